@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from tamis.xml import Document
-from tamis.xml.extraction import MAX_CHARACTERS
+from tamis.xml.extracted import MAX_CHARACTERS
 from tamis.xml.key_texts import number_key
 from tamis.xml.node_patterns import document_attribute
 

@@ -31,6 +31,15 @@ class ReadableResidual(Residual, Protocol):
         ...
 
 
+@runtime_checkable
+class SettledResidual(Residual, Protocol):
+    """A residual that may know that its filter has said it all."""
+
+    def is_settled(self, event: object) -> bool:
+        """Return whether an event that the filter lets through certainly satisfies it."""
+        ...
+
+
 class Translation(NamedTuple):
     """A filter that holds wherever something else does, and what is left to check."""
 

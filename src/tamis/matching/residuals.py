@@ -18,7 +18,7 @@ from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id
 from tamis.filters.element_bounds import ElementResidual
-from tamis.filters.translations import Residual
+from tamis.filters.translations import Residual, SettledResidual
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 from tamis.matching.store.residual_columns import ResidualColumn
@@ -71,6 +71,8 @@ class ExactCheck:
     def holds(self, id_: Id, residual: Residual, given: object, number: int) -> bool:
         """Return whether what is left of a subscription holds; False if it is undecided."""
         try:
+            if isinstance(residual, SettledResidual) and residual.is_settled(given):
+                return True
             return residual.holds(given)
         except WorkLimitError as error:
             self._queries.note(id_, error)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tamis.events import Kind
-from tamis.filters.atoms import Atom, Between, In
-from tamis.filters.boolean import TRUE, And, Filter, Or
+from tamis.filters.atoms import Atom, Between, In, Present
+from tamis.filters.boolean import TRUE, And, Filter, Not, Or
 from tamis.filters.folding import fold
 from tamis.xml.key_texts import AFTER_SEPARATOR, SEPARATOR, TOO_MANY, number_key
 from tamis.xml.node_patterns import (
@@ -24,10 +24,15 @@ from tamis.xml.node_patterns import (
     ValueReading,
     document_attribute,
 )
-from tamis.xml.value_tests import MAX_FOLDED_LITERAL, MAX_LITERAL, ValueTest
+from tamis.xml.value_tests import (
+    MAX_EXACT_NUMBER,
+    MAX_FOLDED_LITERAL,
+    MAX_LITERAL,
+    Approximation,
+    ValueTest,
+)
 
 MAX_COLUMNS: Final = 4
-_MAX_EXACT: Final = 2**53
 
 
 class InnerTest(NamedTuple):
@@ -37,8 +42,11 @@ class InnerTest(NamedTuple):
     test: ValueTest
 
 
-def key_test(pattern: NodePattern, tests: Iterable[InnerTest]) -> Filter | None:
-    """Return where one element at a place may pass all tests; None if no key tells it."""
+def key_test(pattern: NodePattern, tests: Sequence[InnerTest]) -> Approximation | None:
+    """Return where one element at a place may pass all tests; None if no key tells it.
+
+    It is exact, where there are not too many keys, if the key has a column for each test.
+    """
     columns = _columns(tests)
     # Only elements have keys.
     if len(columns) < 2 or pattern.steps[-1].is_attribute:
@@ -47,6 +55,33 @@ def key_test(pattern: NodePattern, tests: Iterable[InnerTest]) -> Filter | None:
     name = str(key)
     if document_attribute(name) != key:
         return None
+    exact = len(columns) == len(tests) and all(_is_exact(test) for _, test in columns)
+    return Approximation(_key_filter(name, columns), exact, frozenset({name}))
+
+
+def other_than_number(pattern: NodePattern, steps: tuple[PatternStep, ...]) -> Approximation | None:
+    """Return where steps lead from some element at a place to a text that is no number."""
+    if pattern.is_document and steps:
+        below = pattern.then(steps[0])
+        if below is None:
+            return None
+        pattern, steps = below, steps[1:]
+    if pattern.is_document or pattern.steps[-1].is_attribute:
+        return None
+    key = ElementKey(pattern, (KeyColumn(steps, ValueReading.NO_NUMBER),))
+    name = str(key)
+    return Approximation(Present(name), exact=True) if document_attribute(name) == key else None
+
+
+def _is_exact(test: ValueTest) -> bool:
+    """Return whether a test says the same of a key as of a value."""
+    if isinstance(test.literal, str):
+        return not test.is_xpath and test.op != "<"
+    assert isinstance(test.literal, int | float)  # noqa: S101 - as `_column` has it
+    return not test.is_xpath and abs(test.literal) < MAX_EXACT_NUMBER
+
+
+def _key_filter(name: str, columns: Sequence[tuple[KeyColumn, ValueTest]]) -> Filter:
     constants = [_constant(test, column.reading) for column, test in columns]
     op = columns[-1][1].op
     if op == "=":
@@ -61,15 +96,15 @@ def key_test(pattern: NodePattern, tests: Iterable[InnerTest]) -> Filter | None:
 
 
 def without_keys(filter_: Filter) -> Filter:
-    """Return a filter without its tests of keys, which are never negated."""
+    """Return a filter without its tests of keys."""
     match filter_:
         case And(terms=terms):
             return And.of(kept for term in terms if (kept := without_keys(term)) != TRUE)
         case Or(terms=terms):
             found = [without_keys(term) for term in terms]
             return TRUE if TRUE in found else Or.of(found)
-        case Atom(attribute=name) if isinstance(document_attribute(name), ElementKey):
-            return TRUE
+        case Atom(attribute=name) | Not(term=Atom(attribute=name)):
+            return TRUE if isinstance(document_attribute(name), ElementKey) else filter_
         case _:
             return filter_
 
@@ -80,7 +115,7 @@ def _end_of_range(test: ValueTest, constant: str) -> str:
         return constant + "\0" if test.op == ">" else constant
     assert isinstance(test.literal, int | float)  # noqa: S101 - as `_column` has it
     # Numbers of keys are rounded from here on.
-    if abs(test.literal) >= _MAX_EXACT or test.op not in {"<", ">"}:
+    if abs(test.literal) >= MAX_EXACT_NUMBER or test.op not in {"<", ">"}:
         return constant
     return number_key(math.nextafter(test.literal, math.inf if test.op == ">" else -math.inf))
 

@@ -9,7 +9,7 @@ from tamis.errors import EventError, TamisError
 from tamis.events.batch import EventBatch, Projection
 from tamis.events.event import Event
 from tamis.events.gathering import gather_checked
-from tamis.xml.documents import Document, XMLLimits
+from tamis.xml.documents import Document, XMLLimits, columns_of
 
 DOCUMENTS_PER_BATCH: Final = 512
 CHARACTERS_PER_BATCH: Final = 8 * 1024 * 1024
@@ -43,6 +43,9 @@ class DocumentEvents:
 def _columns(taken: Sequence[object], projection: Projection) -> dict[str, Any]:
     numbers = [number for number, each in enumerate(taken) if isinstance(each, Document)]
     wanted, named = projection.wanted, projection.named
+    if wanted is not None and not named:
+        documents = [each for each in taken if isinstance(each, Document)]
+        return columns_of(documents, numbers, wanted)
     events = [_event(taken[number], wanted, named) for number in numbers]
     return gather_checked(events, numbers, wanted)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, Self
 
 from lxml import etree
 
 from tamis.errors import EventError, LimitError, XMLError
+from tamis.events.columns import Column
 from tamis.events.kinds import Value
 from tamis.xml.decoding import decode_document
 from tamis.xml.extraction import DocumentExtraction, all_attributes
@@ -52,13 +53,15 @@ class XMLLimits(NamedTuple):
 class Document:
     """A parsed document: its text as it was given, and its nodes in document order."""
 
-    __slots__ = ("_nodes", "_top", "text")
+    __slots__ = ("_examined", "_nodes", "_top", "text")
 
     def __init__(self, text: str, top: Any, nodes: list[XMLNode] | None = None) -> None:
         self.text = text
         self._top = top
         """The outermost element, as lxml has it."""
         self._nodes = nodes
+        self._examined: frozenset[str] = frozenset()
+        """Attributes that were looked for; empty if an element had too many keys."""
 
     @classmethod
     def parse(cls, text: str | bytes, *, limits: XMLLimits | None = None) -> Self:
@@ -113,7 +116,25 @@ class Document:
         """Return the document as an event: the wanted attributes, or all."""
         if wanted is None:
             return all_attributes(self._top)
-        return _extraction(frozenset(wanted)).attributes(self._top)
+        names = frozenset(wanted)
+        found, is_crowded = _extraction(names).attributes(self._top)
+        self._examined = frozenset() if is_crowded else names
+        return found
+
+    def has_all_of(self, keys: frozenset[str]) -> bool:
+        """Return whether keys were looked for, and no element had too many of any."""
+        return keys <= self._examined
+
+
+def columns_of(
+    documents: Sequence[Document], numbers: Sequence[int], wanted: frozenset[str]
+) -> dict[str, Column]:
+    """Return the wanted attributes of documents in columns, given the number of each."""
+    tops = [document._top for document in documents]  # noqa: SLF001 - of this module
+    found, crowded = _extraction(wanted).columns(tops, numbers)
+    for number, document in zip(numbers, documents, strict=True):
+        document._examined = frozenset() if number in crowded else wanted  # noqa: SLF001
+    return found
 
 
 @lru_cache(maxsize=64)

@@ -6,15 +6,15 @@ patterns to another, and the sets that occur are few, so that each is computed o
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
+import numpy as np
 from lxml import etree
 
-from tamis.events.kinds import Value
-from tamis.events.values import INT64_MAX, INT64_MIN
+from tamis.events.columns import Column, entries_of
+from tamis.events.kinds import Kind, Value
+from tamis.xml.extracted import MAX_CACHED, ExtractedTexts, is_huge, normalised, values_of
 from tamis.xml.key_texts import TOO_MANY, keys_of, part_of_key
 from tamis.xml.node_patterns import (
     MAX_NAME,
@@ -25,17 +25,11 @@ from tamis.xml.node_patterns import (
     ValueReading,
     document_attribute,
 )
-from tamis.xml.values import date_in, number_in, without_extra_space
 
-MAX_CHARACTERS: Final = 1_024
-"""Of longer texts only the beginning is an event's; the texts that queries compare are shorter."""
-MAX_CACHED: Final = 32
-"""Characters of texts whose values are kept from document to document."""
+MAX_KNOWN_PARTS: Final = 4_096
+"""Parts of keys that are kept from document to document, for each column."""
 MAX_TRANSITIONS: Final = 65_536
 """Kept from document to document; documents with ever new names cost time, not memory."""
-
-# A text that was cut off may have had more digits.
-_DIGITS: Final = re.compile(r"-?[0-9]*+\.?[0-9]*+")
 
 _all_text: Final = etree.XPath("string()")
 
@@ -43,42 +37,43 @@ _Progress = frozenset[tuple[int, int]]
 """Patterns and how many steps of each are done."""
 
 
+class _WantedAttribute:
+    """An attribute that is wanted."""
+
+    __slots__ = ("key", "name", "number", "steps")
+
+    def __init__(self, number: int, name: str, found: NodePattern | ElementKey) -> None:
+        self.number = number
+        self.name = name
+        self.key = found if isinstance(found, ElementKey) else None
+        self.steps = found.steps if isinstance(found, NodePattern) else found.pattern.steps
+
+
 class _PatternState:
     """What is known of an element: what its value is wanted for, and where its children lead."""
 
-    __slots__ = ("attributes", "columns", "is_last", "keys", "names", "next", "progress")
+    __slots__ = ("attributes", "columns", "is_last", "keys", "next", "progress", "targets")
 
     def __init__(self, progress: _Progress, patterns: Sequence[_WantedAttribute]) -> None:
         self.progress = progress
         self.next: dict[str, _PatternState] = {}
         done = [patterns[p] for p, count in progress if count == len(patterns[p].steps)]
-        self.names: Sequence[str] = [each.name for each in done if each.key is None]
-        keys = [(each.name, each.key.columns) for each in done if each.key is not None]
-        self.columns = list(dict.fromkeys(column for _, columns in keys for column in columns))
+        self.targets = [each.number for each in done if each.key is None]
+        """The attributes that its text is wanted for."""
+        keys = [(each.number, each.key.columns) for each in done if each.key is not None]
+        columns = list(dict.fromkeys(column for _, columns in keys for column in columns))
+        self.columns = [_PartFinder(column) for column in columns]
         """Columns of keys, each once: many keys have the same."""
-        self.keys = [
-            (name, [self.columns.index(column) for column in columns]) for name, columns in keys
-        ]
+        self.keys = [(number, [columns.index(column) for column in own]) for number, own in keys]
         coming = [
             (patterns[p].steps[count], patterns[p])
             for p, count in progress
             if count < len(patterns[p].steps)
         ]
         self.attributes = [
-            (step, target.name) for step, target in coming if step.is_attribute and not target.key
+            (step, target.number) for step, target in coming if step.is_attribute and not target.key
         ]
         self.is_last = not any(not step.is_attribute or step.is_deep for step, _ in coming)
-
-
-class _WantedAttribute:
-    """An attribute that is wanted."""
-
-    __slots__ = ("key", "name", "steps")
-
-    def __init__(self, name: str, found: NodePattern | ElementKey) -> None:
-        self.name = name
-        self.key = found if isinstance(found, ElementKey) else None
-        self.steps = found.steps if isinstance(found, NodePattern) else found.pattern.steps
 
 
 class DocumentExtraction:
@@ -86,8 +81,9 @@ class DocumentExtraction:
 
     def __init__(self, names: Iterable[str]) -> None:
         known = [(name, document_attribute(name)) for name in names]
+        found = [(name, target) for name, target in known if target is not None]
         self._targets = [
-            _WantedAttribute(name, found) for name, found in known if found is not None
+            _WantedAttribute(number, name, target) for number, (name, target) in enumerate(found)
         ]
         self._wants_document = any(not each.steps for each in self._targets)
         self._transitions = 0
@@ -96,30 +92,74 @@ class DocumentExtraction:
             frozenset((p, 0) for p, each in enumerate(self._targets) if each.steps)
         )
 
-    def attributes(self, root: Any) -> dict[str, tuple[Value, ...]]:
-        """Return the values of each attribute that a document has, given its outermost element."""
+    def attributes(self, root: Any) -> tuple[dict[str, tuple[Value, ...]], bool]:
+        """Return the values of each attribute that a document has, given its outermost element.
+
+        And whether some element has too many keys.
+        """
+        found = self._new_texts()
+        self._walk(root, 0, found)
+        values: dict[str, tuple[Value, ...]] = {"/": (True,)} if self._wants_document else {}
+        for target, texts in zip(self._targets, found, strict=True):
+            if texts.events:
+                values[target.name] = _distinct(texts.values())
+        return values, any(texts.crowded for texts in found)
+
+    def columns(
+        self, roots: Sequence[Any], numbers: Sequence[int]
+    ) -> tuple[dict[str, Column], set[int]]:
+        """Return the attributes of some documents in columns, given the number of each.
+
+        And the numbers of those in which some element has too many keys.
+        """
+        found = self._new_texts()
+        for number, root in zip(numbers, roots, strict=True):
+            self._walk(root, number, found)
+        columns: dict[str, Column] = {}
+        if self._wants_document and numbers:
+            events = np.array(numbers, np.int32)
+            is_there = entries_of(Kind.BOOLEAN, events, [True] * len(numbers))
+            columns["/"] = Column({Kind.BOOLEAN: is_there})
+        for target, texts in zip(self._targets, found, strict=True):
+            if texts.events:
+                columns[target.name] = texts.column()
+        return columns, set[int]().union(*(texts.crowded for texts in found))
+
+    def _new_texts(self) -> list[ExtractedTexts]:
+        return [ExtractedTexts(is_key=each.key is not None) for each in self._targets]
+
+    def _walk(self, root: Any, event: int, found: Sequence[ExtractedTexts]) -> None:
         if self._transitions > MAX_TRANSITIONS:
             self._places, self._transitions = {}, 0
             self._start = self._place(self._start.progress)
-        found: dict[str, list[Value]] = {}
-        if self._wants_document:
-            found["/"] = [True]
         # A document decides how deep it is, so there is no recursion.
         opened = [(iter((root,)), self._start)]
         while opened:
             elements, above = opened[-1]
             for element in elements:
                 tag = element.tag
-                if type(tag) is not str:
-                    continue
-                place = above.next.get(tag) or self._entered(above, tag)
-                _note(element, place, found)
+                place = above.next.get(tag)
+                if place is None:
+                    if type(tag) is not str:
+                        continue
+                    place = self._entered(above, tag)
+                if place.targets:
+                    text = element.text
+                    if len(element):
+                        text = str(_all_text(element))
+                    for target in place.targets:
+                        one = found[target]
+                        one.events.append(event)
+                        one.texts.append(one.known[text])
+                if place.attributes and element.attrib:
+                    _note_attributes(element, place, event, found)
+                if place.keys:
+                    _note_keys(element, place, event, found)
                 if not place.is_last:
                     opened.append((iter(element), place))
                     break
             else:
                 opened.pop()
-        return {name: _distinct(values) for name, values in found.items()}
 
     def _entered(self, above: _PatternState, tag: str) -> _PatternState:
         progress: set[tuple[int, int]] = set()
@@ -143,6 +183,77 @@ class DocumentExtraction:
         return known
 
 
+def _note_attributes(
+    element: Any, place: _PatternState, event: int, found: Sequence[ExtractedTexts]
+) -> None:
+    for step, target in place.attributes:
+        one = found[target]
+        for value in _attribute_texts(element, step):
+            one.events.append(event)
+            one.texts.append(one.known[value])
+
+
+def _note_keys(
+    element: Any, place: _PatternState, event: int, found: Sequence[ExtractedTexts]
+) -> None:
+    parts = [column.parts(element) for column in place.columns]
+    for target, columns in place.keys:
+        own = [parts[column] for column in columns]
+        known = [part for part in own if part is not None]
+        keys = keys_of(known) if len(known) == len(own) else [TOO_MANY]
+        one = found[target]
+        for key in keys:
+            one.events.append(event)
+            one.texts.append(one.known[key])
+        if keys and keys[0] is TOO_MANY:
+            one.crowded.add(event)
+
+
+class _PartFinder:
+    """Finds the parts of keys that lie in one column."""
+
+    __slots__ = ("_known", "_reading", "_steps", "_tag")
+
+    def __init__(self, column: KeyColumn) -> None:
+        self._steps = column.steps
+        self._reading = column.reading
+        step = column.steps[0] if len(column.steps) == 1 else None
+        is_child = step is not None and not step.is_attribute
+        self._tag = step.shown_name if step is not None and is_child else None
+        """The name of children that have the texts, in the simplest case."""
+        self._known: dict[str | None, str | None] = {}
+
+    def parts(self, element: Any) -> list[str] | None:
+        """Return what an element has in the column; None if that is not known."""
+        if self._tag is None:
+            texts: list[str | None] = [*_texts_in(element, self._steps)]
+        else:
+            texts = [
+                str(_all_text(child)) if len(child) else child.text
+                for child in element.iterchildren(self._tag)
+            ]
+        known = self._known
+        found: list[str] = []
+        for text in texts:
+            part = known[text] if text in known else self._learnt(text)
+            if part is TOO_MANY:
+                return None
+            if part is not None and part not in found:
+                found.append(part)
+        return found
+
+    def _learnt(self, text: str | None) -> str | None:
+        plain = normalised(text)
+        if self._reading is ValueReading.NUMBER and is_huge(plain):
+            return TOO_MANY
+        part = part_of_key(plain, self._reading)
+        if len(plain) <= MAX_CACHED:
+            if len(self._known) >= MAX_KNOWN_PARTS:
+                self._known.clear()
+            self._known[text if text is None or len(text) <= MAX_CACHED else plain] = part
+        return part
+
+
 def all_attributes(root: Any) -> dict[str, tuple[Value, ...]]:
     """Return every element and attribute of a document under its full path.
 
@@ -159,81 +270,18 @@ def all_attributes(root: Any) -> dict[str, tuple[Value, ...]]:
             if len(path) > MAX_NAME:
                 continue
             is_leaf = next(element.iterchildren("*"), None) is None
-            found.setdefault(path, []).extend(values_of(_text(element)) if is_leaf else (True,))
+            found.setdefault(path, []).extend(
+                values_of(normalised(_text(element))) if is_leaf else (True,)
+            )
             for tag, value in element.attrib.items():
                 name = f"{path}/@{tag}"
                 if len(name) <= MAX_NAME:
-                    found.setdefault(name, []).extend(values_of(_normalised(value)))
+                    found.setdefault(name, []).extend(values_of(normalised(value)))
             opened.append((iter(element), path))
             break
         else:
             opened.pop()
     return {name: _distinct(values) for name, values in found.items()}
-
-
-def values_of(text: str) -> list[Value]:
-    """Return the values of a node, given its normalised text: that, and what else it stands for.
-
-    >>> values_of("007"), values_of("Wien")
-    (['007', 7], ['Wien'])
-    """
-    # The same short texts come again and again.
-    return [*_short_values(text)] if len(text) <= MAX_CACHED else _values(text)
-
-
-def _values(text: str) -> list[Value]:
-    number = number_in(text)
-    if number is not None:
-        # Numbers of queries are small, or compared less sharply: the nearest float will do.
-        is_small = type(number) is not int or INT64_MIN <= number <= INT64_MAX
-        return [text, number if is_small else float(number)]
-    if is_huge(text):
-        return [text, b""]
-    found = date_in(text)
-    return [text] if found is None else [text, found]
-
-
-_short_values = lru_cache(maxsize=65_536)(_values)
-
-
-def is_huge(text: str) -> bool:
-    """Return whether only XPath takes a text for a number: it is infinite, or has many digits."""
-    return len(text) > 300 and _DIGITS.fullmatch(text) is not None and number_in(text) is None
-
-
-def _note(element: Any, place: _PatternState, found: dict[str, list[Value]]) -> None:
-    if place.names:
-        values = values_of(_text(element))
-        for name in place.names:
-            known = found.get(name)
-            if known is None:
-                found[name] = [*values]
-            else:
-                known += values
-    if place.attributes and element.attrib:
-        for step, name in place.attributes:
-            for value in _attribute_texts(element, step):
-                found.setdefault(name, []).extend(values_of(value))
-    if place.keys:
-        parts = [_parts(element, column) for column in place.columns]
-        for name, columns in place.keys:
-            keys = _keys([parts[column] for column in columns])
-            if keys:
-                found.setdefault(name, []).extend(keys)
-
-
-def _parts(element: Any, column: KeyColumn) -> list[str] | None:
-    """Return what an element has in a column of keys; None if that is not known."""
-    found = _texts_in(element, column.steps)
-    if column.reading is ValueReading.NUMBER and any(map(is_huge, found)):
-        return None
-    texts = [part_of_key(text, column.reading) for text in found]
-    return list(dict.fromkeys(text for text in texts if text is not None))
-
-
-def _keys(parts: Sequence[list[str] | None]) -> list[str]:
-    known = [part for part in parts if part is not None]
-    return keys_of(known) if len(known) == len(parts) else [TOO_MANY]
 
 
 def _texts_in(element: Any, steps: Sequence[PatternStep]) -> list[str]:
@@ -248,19 +296,12 @@ def _texts_in(element: Any, steps: Sequence[PatternStep]) -> list[str]:
 def _attribute_texts(element: Any, step: PatternStep) -> list[str]:
     if step.name is not None:
         value = element.get(step.shown_name)
-        return [] if value is None else [_normalised(value)]
-    return [_normalised(value) for tag, value in element.attrib.items() if step.passes(tag)]
+        return [] if value is None else [value]
+    return [value for tag, value in element.attrib.items() if step.passes(tag)]
 
 
 def _text(element: Any) -> str:
-    text = str(_all_text(element)) if len(element) else element.text
-    return _normalised(text) if text else ""
-
-
-def _normalised(text: str) -> str:
-    if len(text) <= MAX_CHARACTERS:
-        return without_extra_space(text)
-    return without_extra_space(text)[:MAX_CHARACTERS]
+    return str(_all_text(element)) if len(element) else element.text or ""
 
 
 def _distinct(values: list[Value]) -> tuple[Value, ...]:

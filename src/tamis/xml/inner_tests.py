@@ -126,6 +126,31 @@ def _tested_nodes(side: XQLOperand, test: ValueTest) -> tuple[object, ValueTest]
             return None
 
 
+def plain_steps(expression: object) -> tuple[PatternStep, ...] | None:
+    """Return the steps downward of a path that has nothing else; None if it is no such path."""
+    if not isinstance(expression, NodePath) or expression.is_absolute:
+        return None
+    found: list[PatternStep] = []
+    for step in expression.steps:
+        if not isinstance(step, AxisStep) or step.selections:
+            return None
+        if step.axis.name == "self" and step.test == ANY_NODE:
+            continue
+        downward = _pattern_step(step, is_deep=False)
+        if downward is None or downward.is_deep or (found and found[-1].is_attribute):
+            return None
+        found.append(downward)
+    return tuple(found)
+
+
+def is_plain_test(condition: object) -> bool:
+    """Return whether a condition is that some node, found in plain steps, passes a test."""
+    if not isinstance(condition, XQLComparison) or condition.of_all:
+        return False
+    found = tested_by(condition)
+    return found is not None and (found[0] is None or plain_steps(found[0]) is not None)
+
+
 def joined_terms(expression: object) -> Iterator[object]:
     """Yield what has to be true for an expression to be."""
     if isinstance(expression, AllHold):

@@ -15,6 +15,8 @@ SEPARATOR: Final = "\x1f"
 AFTER_SEPARATOR: Final = "\x20"
 TOO_MANY: Final = "\x1e"
 """Stands for all keys of an element that has too many."""
+NO_NUMBER: Final = "x"
+"""Stands for a text that is no number."""
 MAX_KEYS: Final = 64
 """Keys of one element, if parts of it occur several times."""
 
@@ -41,6 +43,8 @@ def part_of_key(text: str, reading: ValueReading) -> str | None:
         case ValueReading.NUMBER:
             number = number_in(text)
             return None if number is None else number_key(number)
+        case ValueReading.NO_NUMBER:
+            return NO_NUMBER if number_in(text) is None else None
 
 
 def keys_of(parts: list[list[str]]) -> list[str]:

@@ -19,7 +19,7 @@ MAX_NAME: Final = 512
 """Characters of the name of a pattern."""
 
 _STEP: Final = re.compile(r"(//?)(@?)(?:\{([^{}]*)\})?(\*|[^/@{}\[\],()*]+)")
-_COLUMN: Final = re.compile(r"(?:(number|fold)\()?([^,()]+?)\)?(?:,|$)")
+_COLUMN: Final = re.compile(r"(?:(number|fold|other)\()?([^,()]+?)\)?(?:,|$)")
 
 
 class PatternStep(NamedTuple):
@@ -105,6 +105,8 @@ class ValueReading(StrEnum):
     NUMBER = "number"
     FOLDED = "fold"
     """Without regard to case."""
+    NO_NUMBER = "other"
+    """Whether it is none: something if so, nothing if it is a number."""
 
 
 class KeyColumn(NamedTuple):

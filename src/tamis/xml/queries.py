@@ -83,13 +83,17 @@ class XMLQuery:
         `/order/@number` > 5 and `/order/line/sku` = "chair"
         """
         found = approximate(self.expression, correlated=correlated)
-        return Translation(found.filter, None if found.exact else QueryResidual(self))
+        if found.is_always_exact:
+            return Translation(found.filter)
+        return Translation(found.filter, QueryResidual(self, found.keys if found.exact else None))
 
 
 class QueryResidual(NamedTuple):
     """A query that is left to check where its translation holds."""
 
     query: XMLQuery
+    keys: frozenset[str] | None = None
+    """Keys by which the translation is exact, where a document has not too many; None: never."""
 
     def __str__(self) -> str:
         return f"{self.query.language} {self.query.text}"
@@ -97,6 +101,10 @@ class QueryResidual(NamedTuple):
     def holds(self, event: object) -> bool:
         """Return whether an event is a document that the query matches."""
         return isinstance(event, Document) and self.query.matches(event)
+
+    def is_settled(self, event: object) -> bool:
+        """Return whether a document that the translation lets through is surely found."""
+        return self.keys is not None and isinstance(event, Document) and event.has_all_of(self.keys)
 
     def readable(self, filter_: Filter) -> Filter:
         """Return the translation without keys of elements."""

@@ -15,12 +15,14 @@ from typing import Final
 from tamis.filters.atoms import Atom, Present
 from tamis.filters.boolean import FALSE, TRUE, And, Filter, Or
 from tamis.xml.axes import AXES
-from tamis.xml.correlation import InnerTest, key_test
+from tamis.xml.correlation import InnerTest, key_test, other_than_number
 from tamis.xml.inner_tests import (
     StepLead,
     inner_tests,
+    is_plain_test,
     joined_terms,
     lead_of,
+    plain_steps,
     tested_by,
     tests_below,
 )
@@ -100,9 +102,9 @@ class _QueryTranslator:
     def _all(self, terms: Sequence[object], at: NodePattern) -> Approximation:
         parts = [self.some(term, at, truth=True) for term in terms]
         key = self._key_test(at, [*inner_tests(terms)])
-        return _together(at, parts, key)
+        return _together(at, parts, _said_by(key, terms))
 
-    def _key_test(self, at: NodePattern, tests: Sequence[InnerTest]) -> Filter | None:
+    def _key_test(self, at: NodePattern, tests: Sequence[InnerTest]) -> Approximation | None:
         # One node passes all tests anyway if there is only one.
         if not self._correlated or at.is_single:
             return None
@@ -194,6 +196,10 @@ class _QueryTranslator:
         key = None
         if len(conditions) + bool(below) > 1:
             key = self._key_test(lead.at, [*inner_tests(conditions), *below])
+            is_tested = not lead.rest or plain_steps(NodePath(tuple(lead.rest))) is not None
+            key = (
+                _said_by(key, conditions) if is_tested and (test or not lead.rest) else _vague(key)
+            )
         is_every_one = all(isinstance(each, NodeCondition) for each in lead.selections)
         found = _together(lead.at, parts, key)
         return found if is_every_one else found._replace(exact=False)
@@ -229,6 +235,10 @@ class _QueryTranslator:
         """Return where every node that is found passes a test, or some does not."""
         is_text = isinstance(test.literal, str)
         failing = self._nodes(expression, at, test.complement)
+        others = self._no_numbers(expression, at, test)
+        if others is not None:
+            some_fails = _either([failing, others])
+            return _none_such(at, some_fails) if truth else some_fails
         if not truth:
             # A text that is no number passes neither a test nor its complement.
             return failing if is_text else self._nodes(expression, at, None)._replace(exact=False)
@@ -239,6 +249,15 @@ class _QueryTranslator:
         nothing = _none_such(at, self._nodes(expression, at, None))
         either = Or.of((nothing.filter, some_passes.filter))
         return Approximation(_conjunction([none_fails.filter, either]), exact=False)
+
+    def _no_numbers(
+        self, expression: object, at: NodePattern, test: ValueTest
+    ) -> Approximation | None:
+        """Return where some node that is found is no number, if that matters and is known."""
+        if not self._correlated or not at.is_single or not isinstance(test.literal, int | float):
+            return None
+        steps = plain_steps(expression)
+        return other_than_number(at, steps) if steps else None
 
     def _inexact_comparison(
         self, of: XQLComparison, at: NodePattern, *, truth: bool
@@ -281,29 +300,48 @@ def _some_node(at: NodePattern, *, exact: bool = False) -> Approximation:
 
 def _none_such(at: NodePattern, found: Approximation) -> Approximation:
     """Return where from some node at a place nothing is found."""
-    if not found.exact or not at.is_single:
+    if not found.is_always_exact or not at.is_single:
         return _some_node(at)
     return Approximation(_conjunction([_there(at), negated(found.filter)]), exact=True)
 
 
 def _together(
-    at: NodePattern, parts: Sequence[Approximation], key: Filter | None = None
+    at: NodePattern, parts: Sequence[Approximation], key: Approximation | None = None
 ) -> Approximation:
-    """Return where some node at a place has all of several parts."""
+    """Return where some node at a place has all of several parts.
+
+    A key that is exact says it all, unless there are too many.
+    """
     if not parts:
         return _some_node(at, exact=True)
+    keys = frozenset[str]().union(*(part.keys for part in parts))
+    filters = [part.filter for part in parts]
     # That there is one for each part does not mean that it is one and the same.
     exact = all(part.exact for part in parts) and (at.is_single or len(parts) < 2)
-    filters = [part.filter for part in parts]
     if not exact:
         filters.insert(0, _there(at))
-    return Approximation(_conjunction([*filters, *([] if key is None else [key])]), exact)
+    if key is not None:
+        filters.append(key.filter)
+        if key.exact and not exact:
+            exact, keys = True, key.keys
+    return Approximation(_conjunction(filters), exact, keys if exact else frozenset())
+
+
+def _said_by(key: Approximation | None, conditions: Sequence[object]) -> Approximation | None:
+    """Return a key that is exact only if it says all that conditions do."""
+    terms = [term for condition in conditions for term in joined_terms(condition)]
+    return key if all(map(is_plain_test, terms)) else _vague(key)
+
+
+def _vague(key: Approximation | None) -> Approximation | None:
+    return None if key is None else key._replace(exact=False)
 
 
 def _either(parts: Sequence[Approximation]) -> Approximation:
     filters = list(dict.fromkeys(part.filter for part in parts))
     exact = all(part.exact for part in parts)
-    return Approximation(TRUE if TRUE in filters else Or.of(filters), exact)
+    keys = frozenset[str]().union(*(part.keys for part in parts)) if exact else frozenset()
+    return Approximation(TRUE if TRUE in filters else Or.of(filters), exact, keys)
 
 
 def _conjunction(filters: Sequence[Filter]) -> Filter:

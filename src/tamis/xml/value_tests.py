@@ -21,6 +21,8 @@ MAX_FOLDED_LITERAL: Final = 300
 _MAX_NUMBER: Final = 2**62
 """Below this, numbers of events lie on the right side of it even if they had to be rounded."""
 
+MAX_EXACT_NUMBER: Final = 2**53
+"""Below this, every whole number is a float of its own, as it is in keys."""
 MAX_XPATH_NUMBER: Final = 2**53
 """Below this, numbers of events compare as XPath's, which are all floats."""
 HUGE: Final = Kind.BYTES
@@ -34,6 +36,13 @@ class Approximation(NamedTuple):
 
     filter: Filter
     exact: bool
+    keys: frozenset[str] = frozenset()
+    """Keys by which it is exact: not where a document has too many of them."""
+
+    @property
+    def is_always_exact(self) -> bool:
+        """Return whether it is exact for every document."""
+        return self.exact and not self.keys
 
 
 class ValueTest(NamedTuple):

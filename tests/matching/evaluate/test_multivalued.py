@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from itertools import combinations, islice
+from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from seeds import seeds
+from tamis import parse
 from tamis.matching import Engine
+from tamis.matching.compile import access, plans
+from tamis.matching.compile.plans import ChosenPlan, Selectivity, choose_plan
 from tamis.matching.evaluate import multivalued
 from tamis.matching.store.segments import Segment
 
@@ -85,3 +90,84 @@ def test_a_selection_too_large_to_keep_still_answers(monkeypatch: pytest.MonkeyP
     event = {"a": [0, 1], "b": [2, 3]}
     assert list(engine.match_batch([event, {"a": [2, 3], "b": 2}])) == [[1], []]
     assert the_segment(engine).evaluator._multivalued._selections.nbytes == 0
+
+
+def several_values(random: Random, most: int) -> dict[str, Any]:
+    """Return an event; attributes hold one value, some, or very many."""
+    return {
+        name: [random.choice((random.randrange(40), f"t{random.randrange(40)}")) for _ in range(n)]
+        for name in NAMES[:5]
+        for n in (random.choice((0, 1, 1, 2, 3, most)),)
+        if n
+    }
+
+
+def selective_filter(random: Random) -> str:
+    """Return a filter that is mostly filed under one, two or three cells."""
+    names = random.sample(NAMES[:5], 4)
+    one, other, third = (f"{name} = {random.randrange(40)}" for name in names[:3])
+    text = f'{names[2]} = "t{random.randrange(40)}"'
+    last = f"{names[3]} {random.choice(('<', '>=', '!='))} {random.randrange(40)}"
+    return random.choice(
+        (
+            f"{one} and {other} and {third}",
+            f"{one} and {other} and {third}",
+            f"{one} and {other} and {last}",
+            f"{one} and {text} and {last}",
+            f"{one} and not ({last})",
+            f"({one} or {text}) and not ({other} and {last})",
+            f'{one} and {names[2]} starts with "t{random.randrange(4)}"',
+            f"{one} and ({other} xor {last})",
+            f"{one} and {names[1]} is absent",
+            f"{last} and {names[1]} <= {random.randrange(40)}",
+        )
+    )
+
+
+def file_under(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have subscriptions filed under keys of up to so many cells, whatever that costs."""
+
+    def chosen(known: Selectivity, attributes: int, _: int | None) -> ChosenPlan:
+        return choose_plan(known, attributes, cells)
+
+    monkeypatch.setattr(plans, "ROW_NS", 1e6)
+    monkeypatch.setattr(access, "choose_plan", chosen)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3])
+@pytest.mark.parametrize("seed", seeds(20))
+def test_events_with_several_values_find_what_the_filters_find(
+    seed: int, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = Random(seed)
+    file_under(cells, monkeypatch)
+    filters = [parse(selective_filter(random)) for _ in range(400)]
+    engine = Engine()
+    for number, each in enumerate(filters):
+        engine.add(number, each)
+    engine.compact()
+    compiled = the_segment(engine).evaluator.compiled
+    assert len(compiled.unindexed) < len(filters) / 4
+    assert (len(compiled.arrays.postings.compound.keys) > 100) is (cells > 1)
+    events = [several_values(random, random.choice((5, 30))) for _ in range(20)]
+    found = engine.match_batch(events)
+    for event, ids in zip(events, found, strict=True):
+        expected = [number for number, each in enumerate(filters) if each.matches(event)]
+        assert ids == expected
+        assert engine.match(event) == expected
+
+
+def test_more_combinations_than_compound_keys_are_not_tried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file_under(3, monkeypatch)
+    engine = Engine()
+    for number in range(300):
+        engine.add(number, f"a = {number} and b = {number} and c = {number}")
+    engine.compact()
+    compound = the_segment(engine).evaluator.compiled.arrays.postings.compound
+    assert len(compound.keys) == 300
+    # A million million combinations.
+    values = [*range(10_000)]
+    event = {"a": values, "b": values[::-1], "c": [*range(5, 10_000)]}
+    assert engine.match(event) == [*range(5, 300)]

@@ -503,7 +503,7 @@ class Lanes(NamedTuple):
 
 
 @borrowing
-def _lies_inside(leaves: Leaves, index: int, first: int, cells: NDArray[np.int32]) -> bool:
+def lies_inside(leaves: Leaves, index: int, first: int, cells: NDArray[np.int32]) -> bool:
     """Return whether one of some ascending cells lies inside a leaf's side.
 
     Each step goes on after one of the breakpoints, so its cost depends little on the cells: a
@@ -547,9 +547,9 @@ def set_leaf_rows(
         for lane in range(lanes.starts.shape[1] - 1):
             cells = lanes.cells[lanes.starts[block, lane] : lanes.starts[block, lane + 1]]
             bit = np.uint64(1) << np.uint64(lane & 63)
-            if guard == NONE and _lies_inside(leaves, 2 * leaf, lanes.first[block], cells):
+            if guard == NONE and lies_inside(leaves, 2 * leaf, lanes.first[block], cells):
                 when_true[leaf, lane >> 6] |= bit
-            elif _lies_inside(leaves, 2 * leaf + 1, lanes.first[block], cells):
+            elif lies_inside(leaves, 2 * leaf + 1, lanes.first[block], cells):
                 when_false[leaf, lane >> 6] |= bit
         if guard != NONE:
             when_true[leaf] = rows[guard]

@@ -28,7 +28,7 @@ from tamis.matching.evaluate.batch_kernels import (
 )
 from tamis.matching.evaluate.cells import CellFinder
 from tamis.matching.evaluate.metering import Meter
-from tamis.matching.evaluate.multivalued import MultivaluedEvaluator
+from tamis.matching.evaluate.multivalued import MultivaluedEvaluator, match_some_several
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import Lists, PostingLists
 from tamis.matching.evaluate.segment_matches import (
@@ -107,10 +107,13 @@ class Evaluator:
                 first=self.compiled.variables.first,
             )
             sort_by_event(by_attribute, by_event.starts, by_event.blocks, by_event.cells)
-            lists = self._postings.match(by_event)
+            if cells.multivalued is None:
+                lists = self._postings.match(by_event)
+            else:
+                lists = match_some_several(self._postings, by_event, cells.multivalued)
         matches = SegmentMatches(self.compiled.unindexed, bitmap, *lists)
         if cells.multivalued is not None:
-            matches = self._multivalued.recompute(cells, cells.multivalued, matches)
+            self._multivalued.recompute(cells, cells.multivalued, matches)
         return matches.without(batch.errors) if batch.errors else matches
 
     def _evaluate_in_parts(

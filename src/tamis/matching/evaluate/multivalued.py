@@ -1,8 +1,8 @@
 """Evaluates events in which an attribute holds several values.
 
-Cells and diagrams assume one value each, so their result for such an event is correct only for
-subscriptions that do not test such an attribute. The others are run as programs, for 64 such events
-at a time: an atom is true if any value makes it true.
+Posting lists are searched under all cells of such an event. Diagrams assume one value each, so
+their result is correct only for subscriptions that do not test such an attribute. The others are
+run as programs, for 64 such events at a time: an atom is true if any value makes it true.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from tamis.matching.compile.program_kernels import Leaves, gather
 from tamis.matching.compile.programs import Programs
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells
+from tamis.matching.evaluate.posting_kernels import CellsByEvent
+from tamis.matching.evaluate.posting_lists import Lists, PostingLists
 from tamis.matching.evaluate.segment_matches import SegmentMatches
+from tamis.matching.evaluate.several_kernels import CellRuns
 
 # Attributes that hold several values vary little from batch to batch. But publishers choose them,
 # and a selection may be a copy of all programs.
@@ -79,47 +82,23 @@ class MultivaluedEvaluator:
 
     def recompute(
         self, cells: BatchCells, multivalued: NDArray[np.bool_], matched: SegmentMatches
-    ) -> SegmentMatches:
-        """Return matches that are correct for those events as well."""
+    ) -> None:
+        """Set the bits of those events."""
         affected = self._affected(cells.multivalued_names)
-        is_affected = np.zeros(self._compiled.count, np.bool_)
-        is_affected[affected.members] = True
-        holders = matched.events()
-        wrong = multivalued[holders] & is_affected[matched.indexed]
-        parts = [(holders[~wrong], matched.indexed[~wrong])]
-        events = np.flatnonzero(multivalued)
-        parts += [
-            self._recompute(affected, cells, events[first : first + 64], matched)
-            for first in range(0, len(events), 64)
-        ]
-        holders = np.concatenate([holding for holding, _ in parts])
-        order = np.argsort(holders, kind="stable")
-        return matched._replace(
-            ends=np.cumsum(np.bincount(holders, minlength=len(multivalued))),
-            indexed=np.concatenate([members for _, members in parts])[order],
-        )
-
-    def _recompute(
-        self,
-        affected: _Affected,
-        cells: BatchCells,
-        events: NDArray[np.int64],
-        matched: SegmentMatches,
-    ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Set the bits of some events; return the matches of indexed subscriptions."""
-        words = self._truths(affected, cells, events)
-        unindexed = self._compiled.unindexed
+        if not len(affected.members):
+            return
         row_of = np.full(self._compiled.count, -1, np.int32)
-        row_of[unindexed] = np.arange(len(unindexed))
+        row_of[self._compiled.unindexed] = np.arange(len(self._compiled.unindexed))
         rows = row_of[affected.members]
-        has_row = rows >= 0
-        # A byte for each subscription and event: words would take eight times as much.
-        bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
-        holds = bits.reshape(-1, 64)[:, : len(events)].view(np.bool_)
-        for lane, event in enumerate(events.tolist()):
-            matched.set_bits(event, rows[has_row], holds[has_row, lane])
-        indexed, lane_of = np.nonzero(holds[~has_row])
-        return events[lane_of], affected.members[~has_row][indexed]
+        events = np.flatnonzero(multivalued)
+        for first in range(0, len(events), 64):
+            some = events[first : first + 64]
+            words = self._truths(affected, cells, some)
+            # A byte for each subscription and event: words would take eight times as much.
+            bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+            holds = bits.reshape(-1, 64)[:, : len(some)].view(np.bool_)
+            for lane, event in enumerate(some.tolist()):
+                matched.set_bits(event, rows, holds[:, lane])
 
     def _affected(self, names: frozenset[str]) -> _Affected:
         affected = self._selections.get(names)
@@ -134,7 +113,9 @@ class MultivaluedEvaluator:
         asks = np.isin(variables.leaves.block, blocks)
         is_asking = (programs.codes >= 0) & asks[np.maximum(programs.codes, 0)]
         counts = np.add.reduceat(is_asking, programs.starts[:-1], dtype=np.int64)
-        members = np.flatnonzero(counts).astype(np.int32)
+        # Posting lists need no second look.
+        unindexed = self._compiled.unindexed
+        members = unindexed[counts[unindexed] > 0]
         used, own = programs.some(members).renumbered()
         leaves = _some_leaves(variables.leaves, used)
         asked = np.unique(leaves.block[leaves.block >= 0])
@@ -180,6 +161,53 @@ class MultivaluedEvaluator:
         lane_starts[blocks, -1] = begins[len(events) :: len(events)]
         touched = (different & 0xFFFFFFFF).astype(np.int32)
         return Lanes(lane_starts, touched, self._compiled.variables.first)
+
+
+def match_some_several(
+    postings: PostingLists, cells: CellsByEvent, multivalued: NDArray[np.bool_]
+) -> Lists:
+    """Return the matches in posting lists of events of which some hold several values."""
+    several = postings.match(_runs(cells, multivalued))
+    if multivalued.all():
+        return several
+    others = postings.match(cells)
+    counts = np.diff(others[0], prepend=0)
+    own = np.diff(several[0], prepend=0)
+    holders = np.repeat(np.arange(len(multivalued)), counts)
+    members = np.concatenate((others[1][~multivalued[holders]], several[1]))
+    events = np.concatenate(
+        (holders[~multivalued[holders]], np.repeat(np.flatnonzero(multivalued), own))
+    )
+    counts[multivalued] = own
+    return np.cumsum(counts), members[np.argsort(events, kind="stable")]
+
+
+def _runs(cells: CellsByEvent, multivalued: NDArray[np.bool_]) -> CellRuns:
+    """Return the cells of the events that hold several values."""
+    holders = np.repeat(np.arange(len(multivalued)), np.diff(cells.starts))
+    blocks, found, passing = cells.blocks, cells.cells, cells.passing
+    if not multivalued.all():
+        kept = multivalued[holders]
+        holders, blocks, found = holders[kept], blocks[kept], found[kept]
+        numbers = np.cumsum(multivalued) - 1
+        holders, passing = numbers[holders], passing[: len(multivalued)][multivalued]
+    # Cells come event by event, and attribute by attribute: number the runs, and sort in each.
+    is_first = np.ones(len(found), np.bool_)
+    is_first[1:] = (holders[1:] != holders[:-1]) | (blocks[1:] != blocks[:-1])
+    run_of = np.cumsum(is_first) - 1
+    keys = np.unique((run_of << 32) + found)
+    runs = (keys >> 32).astype(np.int64)
+    own = holders[is_first]
+    return CellRuns(
+        events=np.searchsorted(own, np.arange(int(np.count_nonzero(multivalued)) + 1)),
+        starts=np.searchsorted(runs, np.arange(len(own) + 1)),
+        blocks=blocks[is_first],
+        cells=(keys & 0xFFFFFFFF).astype(np.int32),
+        passing=np.ascontiguousarray(passing),
+        predicate=cells.predicate,
+        first=cells.first,
+        absent=np.zeros(1, np.int32),
+    )
 
 
 def _arrays(tuples: tuple[Any, ...]) -> Iterator[NDArray[Any]]:

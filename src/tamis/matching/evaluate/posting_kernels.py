@@ -71,7 +71,7 @@ def _holds(
 
 
 @inlined
-def _joined(op: int, one: int, other: int) -> int:
+def joined_truth(op: int, one: int, other: int) -> int:
     """Return the truth value of two terms joined by an operator."""
     if op == OP_XOR:
         return UNKNOWN if one == UNKNOWN or other == UNKNOWN else one ^ other
@@ -203,7 +203,7 @@ def _truth(program: NDArray[np.int32], tables: ProgramTables, passing: NDArray[n
         elif op == OP_NOT:
             result = UNKNOWN if result == UNKNOWN else 1 - result
         for term in range(bottom + 1, depth):
-            result = _joined(op, result, stack[term])
+            result = joined_truth(op, result, stack[term])
         stack[bottom] = result
         depth = bottom + 1
     return int(stack[0])

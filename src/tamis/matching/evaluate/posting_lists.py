@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
+from tamis.matching.evaluate.several_kernels import CellRuns, match_several
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
 """The end of the list of subscriptions of each event, and all lists."""
@@ -40,23 +41,34 @@ class PostingLists:
         cells = postings.starts[: postings.cell_offset[-1] + 1]
         self._listed: Final = np.packbits(np.diff(cells) > 0, bitorder="little")
 
-    def match(self, cells: CellsByEvent) -> Lists:
-        """Return the end of the list of subscriptions of each event, and all lists."""
-        length = len(cells.starts) - 1
+    def match(self, cells: CellsByEvent | CellRuns) -> Lists:
+        """Return the end of the list of subscriptions of each event, and all lists.
+
+        Runs of cells are those of events that may hold several values of an attribute.
+        """
+        length = len(cells.events if isinstance(cells, CellRuns) else cells.starts) - 1
         ends = np.zeros(length, np.int64)
         try:
             arrays, found = self._free.pop()
         except IndexError:
             arrays, found = self._new_memory()
         # Any event may hold very many values.
-        most = KEYS_PER_VALUE * int(np.diff(cells.starts).max(initial=0)) + self._other_keys
+        if isinstance(cells, CellRuns):
+            held = np.diff(cells.starts[cells.events]) + np.diff(cells.events)
+            compounds = len(self._compiled.arrays.postings.compound.keys)
+            most = int(held.max(initial=0)) + compounds + 1
+        else:
+            most = KEYS_PER_VALUE * int(np.diff(cells.starts).max(initial=0)) + self._other_keys
         if most > len(arrays.keys):
             arrays = arrays._replace(keys=np.empty(most, np.int64))
         parts: list[NDArray[np.int32]] = []
         event, before = 0, 0
         while event < length:
             first = event
-            event = match_postings(arrays, cells, first, ends, found)
+            if isinstance(cells, CellRuns):
+                event = match_several(arrays, cells, first, ends, found)
+            else:
+                event = match_postings(arrays, cells, first, ends, found)
             count = int(ends[event - 1])
             ends[first:event] += before
             parts.append(found[:count].copy())
