@@ -98,7 +98,7 @@ def test_engine_and_residuals_give_what_the_queries_give(seed: int) -> None:
             "./User?[($all$ ./Address/Zip $gt$ 1040) $and$ Sex='female' ][$any$ ./Role='manager' ]",
             (
                 "(not (`/User/Address/Zip` is a number) or not (`/User/Address/Zip` <= 1040)) and "
-                '`/User[other(Address/Zip)]` is absent and `/User/Sex` = "female" and '
+                '`/User/Address[other(Zip)]` is absent and `/User/Sex` = "female" and '
                 '`/User/Role` = "manager"'
             ),
             True,

@@ -61,14 +61,15 @@ def key_test(pattern: NodePattern, tests: Sequence[InnerTest]) -> Approximation 
 
 def other_than_number(pattern: NodePattern, steps: tuple[PatternStep, ...]) -> Approximation | None:
     """Return where steps lead from some element at a place to a text that is no number."""
-    if pattern.is_document and steps:
-        below = pattern.then(steps[0])
+    # As near as can be: texts of children are at hand, where an element is looked at.
+    for step in steps[:-1]:
+        below = pattern.then(step)
         if below is None:
             return None
-        pattern, steps = below, steps[1:]
+        pattern = below
     if pattern.is_document or pattern.steps[-1].is_attribute:
         return None
-    key = ElementKey(pattern, (KeyColumn(steps, ValueReading.NO_NUMBER),))
+    key = ElementKey(pattern, (KeyColumn(steps[-1:], ValueReading.NO_NUMBER),))
     name = str(key)
     return Approximation(Present(name), exact=True) if document_attribute(name) == key else None
 

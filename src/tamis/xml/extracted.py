@@ -66,56 +66,44 @@ def is_huge(text: str) -> bool:
     return len(text) > 300 and _DIGITS.fullmatch(text) is not None and number_in(text) is None
 
 
-class _KnownTexts(dict[str | None, int]):
-    """The number of each text, as it stands in a document; equal ones once normalised share one."""
-
-    __slots__ = ("is_key", "numbers")
-
-    def __init__(self, *, is_key: bool) -> None:
-        super().__init__()
-        self.is_key = is_key
-        self.numbers: dict[str, int] = {}
-
-    def __missing__(self, text: str | None) -> int:
-        # A key is made of texts that are normalised, and of characters that are no white space.
-        plain = text or "" if self.is_key else normalised(text)
-        found = self[text] = self.numbers.setdefault(plain, len(self.numbers))
-        return found
-
-
 class ExtractedTexts:
     """The texts of one attribute in some documents, and the number of each text's document."""
 
-    __slots__ = ("crowded", "events", "is_key", "known", "texts")
+    __slots__ = ("crowded", "events", "is_key", "texts")
 
     def __init__(self, *, is_key: bool) -> None:
         self.is_key = is_key
-        self.known = _KnownTexts(is_key=is_key)
-        """The number of a text as it stands in a document."""
         self.events: list[int] = []
-        self.texts: list[int] = []
-        """The number of each text."""
+        self.texts: list[str | None] = []
+        """As they stand in documents; None is an empty one."""
         self.crowded: set[int] = set()
         """The documents in which some element has too many keys."""
 
     def values(self) -> list[Value]:
         """Return all values, of one document."""
-        plain = list(self.known.numbers)
-        texts = [plain[number] for number in dict.fromkeys(self.texts)]
+        texts = dict.fromkeys(map(self._plain, dict.fromkeys(self.texts)))
         if self.is_key:
             return [*texts]
         return [value for text in texts for value in values_of(text)]
 
+    def _plain(self, text: str | None) -> str:
+        # A key is made of texts that are normalised, and of characters that are no white space.
+        return text or "" if self.is_key else normalised(text)
+
     def column(self) -> Column:
         """Return the values of all documents."""
-        texts = list(self.known.numbers)
+        plain = {text: self._plain(text) for text in dict.fromkeys(self.texts)}
+        texts = list(dict.fromkeys(plain.values()))
+        code_of = dict(zip(texts, range(len(texts)), strict=True))
+        numbers = {text: code_of[each] for text, each in plain.items()}
+        codes = np.fromiter(map(numbers.__getitem__, self.texts), np.int64, len(self.texts))
         # Each text once for a document, and documents ascending.
-        pairs = np.array(self.events, np.int64) * len(texts) + np.array(self.texts, np.int64)
-        events, numbers = np.divmod(np.unique(pairs), len(texts))
-        holders, codes = events.astype(np.int32), numbers.astype(np.int32)
-        entries: dict[Kind | None, Entries] = {Kind.TEXT: Entries(holders, codes, texts=texts)}
+        pairs = np.unique(np.array(self.events, np.int64) * len(texts) + codes)
+        events, kept = np.divmod(pairs, len(texts))
+        holders, held = events.astype(np.int32), kept.astype(np.int32)
+        entries: dict[Kind | None, Entries] = {Kind.TEXT: Entries(holders, held, texts=texts)}
         if not self.is_key:
-            entries.update(_other_entries(texts, holders, codes))
+            entries.update(_other_entries(texts, holders, held))
         return Column(entries)
 
 

@@ -15,7 +15,7 @@ from lxml import etree
 from tamis.events.columns import Column, entries_of
 from tamis.events.kinds import Kind, Value
 from tamis.xml.extracted import MAX_CACHED, ExtractedTexts, is_huge, normalised, values_of
-from tamis.xml.key_texts import TOO_MANY, keys_of, part_of_key
+from tamis.xml.key_texts import SEPARATOR, TOO_MANY, keys_of, part_of_key
 from tamis.xml.node_patterns import (
     MAX_NAME,
     ElementKey,
@@ -37,6 +37,10 @@ _Progress = frozenset[tuple[int, int]]
 """Patterns and how many steps of each are done."""
 
 
+_Opened = tuple[Any, "_PatternState", Any, dict[str, list[str | None]] | None]
+"""The children of an element that are left, what is known of it, the element, and parts of keys."""
+
+
 class _WantedAttribute:
     """An attribute that is wanted."""
 
@@ -52,7 +56,7 @@ class _WantedAttribute:
 class _PatternState:
     """What is known of an element: what its value is wanted for, and where its children lead."""
 
-    __slots__ = ("attributes", "columns", "is_last", "keys", "next", "progress", "targets")
+    __slots__ = ("attributes", "columns", "is_last", "keys", "next", "progress", "tags", "targets")
 
     def __init__(self, progress: _Progress, patterns: Sequence[_WantedAttribute]) -> None:
         self.progress = progress
@@ -64,6 +68,8 @@ class _PatternState:
         columns = list(dict.fromkeys(column for _, columns in keys for column in columns))
         self.columns = [_PartFinder(column) for column in columns]
         """Columns of keys, each once: many keys have the same."""
+        self.tags = {column.tag for column in self.columns if column.tag is not None}
+        """The names of children whose texts are parts of keys."""
         self.keys = [(number, [columns.index(column) for column in own]) for number, own in keys]
         coming = [
             (patterns[p].steps[count], patterns[p])
@@ -74,6 +80,10 @@ class _PatternState:
             (step, target.number) for step, target in coming if step.is_attribute and not target.key
         ]
         self.is_last = not any(not step.is_attribute or step.is_deep for step, _ in coming)
+
+    def new_parts(self) -> dict[str, list[str | None]] | None:
+        """Return where texts of children are gathered; None if no key asks for them."""
+        return {tag: [] for tag in self.tags} if self.tags else None
 
 
 class DocumentExtraction:
@@ -114,6 +124,8 @@ class DocumentExtraction:
         """
         found = self._new_texts()
         for number, root in zip(numbers, roots, strict=True):
+            if self._transitions > MAX_TRANSITIONS:
+                self._forget()
             self._walk(root, number, found)
         columns: dict[str, Column] = {}
         if self._wants_document and numbers:
@@ -126,40 +138,50 @@ class DocumentExtraction:
         return columns, set[int]().union(*(texts.crowded for texts in found))
 
     def _new_texts(self) -> list[ExtractedTexts]:
+        if self._transitions > MAX_TRANSITIONS:
+            self._forget()
         return [ExtractedTexts(is_key=each.key is not None) for each in self._targets]
 
+    def _forget(self) -> None:
+        self._places, self._transitions = {}, 0
+        self._start = self._place(self._start.progress)
+
     def _walk(self, root: Any, event: int, found: Sequence[ExtractedTexts]) -> None:
-        if self._transitions > MAX_TRANSITIONS:
-            self._places, self._transitions = {}, 0
-            self._start = self._place(self._start.progress)
         # A document decides how deep it is, so there is no recursion.
-        opened = [(iter((root,)), self._start)]
+        opened: list[_Opened] = [(iter((root,)), self._start, root, None)]
         while opened:
-            elements, above = opened[-1]
+            elements, above, parent, gathered = opened[-1]
+            known, leads = above.next, None
             for element in elements:
                 tag = element.tag
-                place = above.next.get(tag)
+                place = known.get(tag)
                 if place is None:
                     if type(tag) is not str:
                         continue
                     place = self._entered(above, tag)
-                if place.targets:
-                    text = element.text
-                    if len(element):
-                        text = str(_all_text(element))
+                own = None if gathered is None else gathered.get(tag)
+                if place.targets or own is not None:
+                    text = str(_all_text(element)) if len(element) else element.text
                     for target in place.targets:
                         one = found[target]
                         one.events.append(event)
-                        one.texts.append(one.known[text])
+                        one.texts.append(text)
+                    if own is not None:
+                        own.append(text)
                 if place.attributes and element.attrib:
                     _note_attributes(element, place, event, found)
-                if place.keys:
-                    _note_keys(element, place, event, found)
                 if not place.is_last:
-                    opened.append((iter(element), place))
+                    leads = place
                     break
-            else:
-                opened.pop()
+                if place.keys:
+                    _note_keys(element, place, None, event, found)
+            if leads is not None:
+                opened.append((iter(element), leads, element, leads.new_parts()))
+                continue
+            opened.pop()
+            if above.keys:
+                # All children have been seen, and the texts that keys are made of.
+                _note_keys(parent, above, gathered, event, found)
 
     def _entered(self, above: _PatternState, tag: str) -> _PatternState:
         progress: set[tuple[int, int]] = set()
@@ -190,48 +212,75 @@ def _note_attributes(
         one = found[target]
         for value in _attribute_texts(element, step):
             one.events.append(event)
-            one.texts.append(one.known[value])
+            one.texts.append(value)
 
 
 def _note_keys(
-    element: Any, place: _PatternState, event: int, found: Sequence[ExtractedTexts]
+    element: Any,
+    place: _PatternState,
+    gathered: dict[str, list[str | None]] | None,
+    event: int,
+    found: Sequence[ExtractedTexts],
 ) -> None:
-    parts = [column.parts(element) for column in place.columns]
+    # Mostly an element has one of each.
+    ones = [column.one(gathered) for column in place.columns]
+    several: list[list[str] | None] | None = None
     for target, columns in place.keys:
-        own = [parts[column] for column in columns]
-        known = [part for part in own if part is not None]
-        keys = keys_of(known) if len(known) == len(own) else [TOO_MANY]
         one = found[target]
-        for key in keys:
+        parts = [part for column in columns if (part := ones[column]) is not None]
+        if TOO_MANY in parts:
+            if several is None:
+                several = [column.parts(element, gathered) for column in place.columns]
+            _note_several([several[column] for column in columns], event, one)
+        elif len(parts) == len(columns):
             one.events.append(event)
-            one.texts.append(one.known[key])
-        if keys and keys[0] is TOO_MANY:
-            one.crowded.add(event)
+            one.texts.append(SEPARATOR.join(parts))
+
+
+def _note_several(parts: list[list[str] | None], event: int, one: ExtractedTexts) -> None:
+    known = [part for part in parts if part is not None]
+    keys = keys_of(known) if len(known) == len(parts) else [TOO_MANY]
+    for key in keys:
+        one.events.append(event)
+        one.texts.append(key)
+    if keys and keys[0] is TOO_MANY:
+        one.crowded.add(event)
 
 
 class _PartFinder:
     """Finds the parts of keys that lie in one column."""
 
-    __slots__ = ("_known", "_reading", "_steps", "_tag")
+    __slots__ = ("_known", "_reading", "_steps", "tag")
 
     def __init__(self, column: KeyColumn) -> None:
         self._steps = column.steps
         self._reading = column.reading
         step = column.steps[0] if len(column.steps) == 1 else None
-        is_child = step is not None and not step.is_attribute
-        self._tag = step.shown_name if step is not None and is_child else None
+        is_plain = step is not None and step.name is not None and not step.is_attribute
+        self.tag = step.shown_name if step is not None and is_plain else None
         """The name of children that have the texts, in the simplest case."""
         self._known: dict[str | None, str | None] = {}
 
-    def parts(self, element: Any) -> list[str] | None:
-        """Return what an element has in the column; None if that is not known."""
-        if self._tag is None:
-            texts: list[str | None] = [*_texts_in(element, self._steps)]
+    def one(self, gathered: dict[str, list[str | None]] | None) -> str | None:
+        """Return what an element has in the column, None if nothing; TOO_MANY: look for parts."""
+        if gathered is None or self.tag is None:
+            return TOO_MANY
+        texts = gathered[self.tag]
+        if len(texts) != 1:
+            return TOO_MANY if texts else None
+        text = texts[0]
+        return self._known[text] if text in self._known else self._learnt(text)
+
+    def parts(self, element: Any, gathered: dict[str, list[str | None]] | None) -> list[str] | None:
+        """Return what an element has in the column; None if that is not known.
+
+        What was gathered has the texts of its children by name.
+        """
+        texts: Sequence[str | None]
+        if gathered is None or self.tag is None:
+            texts = _texts_in(element, self._steps)
         else:
-            texts = [
-                str(_all_text(child)) if len(child) else child.text
-                for child in element.iterchildren(self._tag)
-            ]
+            texts = gathered[self.tag]
         known = self._known
         found: list[str] = []
         for text in texts:
@@ -247,10 +296,10 @@ class _PartFinder:
         if self._reading is ValueReading.NUMBER and is_huge(plain):
             return TOO_MANY
         part = part_of_key(plain, self._reading)
-        if len(plain) <= MAX_CACHED:
+        if text is None or len(text) <= MAX_CACHED:
             if len(self._known) >= MAX_KNOWN_PARTS:
                 self._known.clear()
-            self._known[text if text is None or len(text) <= MAX_CACHED else plain] = part
+            self._known[text] = part
         return part
 
 
