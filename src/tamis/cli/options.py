@@ -13,7 +13,7 @@ from tamis.cli.console import Format, TableFormat
 from tamis.errors import SchemaError
 from tamis.events import Schema, decode_schema
 from tamis.filters import Mode
-from tamis.languages.registry import LANGUAGES
+from tamis.languages.registry import LANGUAGES, QUERY_LANGUAGES
 
 
 def no_default(*names: str, **details: Any) -> Any:
@@ -59,6 +59,17 @@ Language = Annotated[
         metavar="NAME",
         help=f"The language of the filters: {', '.join(LANGUAGES)}.",
         autocompletion=lambda: list(LANGUAGES),
+    ),
+]
+LanguageOrQuery = Annotated[
+    str,
+    typer.Option(
+        "--language",
+        "-l",
+        metavar="NAME",
+        help=f"The language of the filters: {', '.join(LANGUAGES)}; for XML documents, "
+        f"{' or '.join(QUERY_LANGUAGES)}.",
+        autocompletion=lambda: [*LANGUAGES, *QUERY_LANGUAGES],
     ),
 ]
 Many = Annotated[

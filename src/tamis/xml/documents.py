@@ -15,6 +15,7 @@ from tamis.events.kinds import Value
 from tamis.xml.decoding import decode_document
 from tamis.xml.extraction import DocumentExtraction, all_attributes
 from tamis.xml.nodes import XMLNode, add_tree
+from tamis.xml.well_formed import sentence_of
 
 MAX_DEPTH: Final = 200
 """The largest limit on depth: libxml2 itself stops at 256 levels."""
@@ -255,16 +256,14 @@ class _Parsing:
 
     def _explained(self, error: Any) -> EventError:
         # The log has the cause where the exception has only its consequence.
-        first = next(iter(self._parser.feed_error_log), None)
-        reason = first.message if first is not None else error.msg
-        line, column = (first.line, first.column) if first is not None else error.position
-        entity = re.fullmatch(r"Entity '(.{1,100}?)' not defined", reason)
-        if entity:
-            reason = (
-                f"the entity &{entity[1]}; is not known: without a DTD there are &amp; &lt; &gt; "
-                "&quot; &apos; and numbers such as &#228;"
+        mistakes = (e for e in self._parser.feed_error_log if e.level >= etree.ErrorLevels.ERROR)
+        first = next(mistakes, None)
+        if first is None:
+            line, column = error.position
+            return XMLError(
+                f"this is not well-formed XML: {sentence_of('', '')}",
+                place=f"line {line}, column {column}",
             )
-        plain = re.sub(r", line \d+, column \d+$", "", reason)
-        return XMLError(
-            f"this is not well-formed XML: {plain}", place=f"line {line}, column {column}"
-        )
+        said = sentence_of(first.type_name, first.message)
+        place = f"line {first.line}, column {first.column}"
+        return XMLError(f"this is not well-formed XML: {said}", place=place)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -62,7 +63,9 @@ class RejectedFilter(NamedTuple):
     message: str
 
 
-class _FilterLine(NamedTuple):
+class FilterLine(NamedTuple):
+    """What stands in a line of a file of filters."""
+
     filter: str
     id: str = ""
     language: str = ""
@@ -126,7 +129,7 @@ def _lines(path: Path) -> Iterable[tuple[int, str]]:
 def _read(
     place: str, line: int, text: str, defaults: FilterDefaults
 ) -> NamedFilter | RejectedFilter:
-    entry: _FilterLine = _FilterLine("")
+    entry: FilterLine = FilterLine("")
     column: int | None = None
     try:
         entry, column = _entry(text)
@@ -139,18 +142,35 @@ def _read(
     return NamedFilter(entry.id or str(line), line, filter_, mode, entry.filter, language)
 
 
-def _entry(text: str) -> tuple[_FilterLine, int | None]:
+def file_entries(path: Path) -> Iterator[tuple[int, FilterLine, int | None]]:
+    """Yield the number of each line with a filter, its parts, and where the filter starts."""
+    for line, text in _lines(path):
+        with named_lines(f"{path}:{line}", None):
+            entry, column = _entry(text)
+        yield line, entry, column
+
+
+@contextmanager
+def named_lines(place: str, column: int | None) -> Iterator[None]:
+    """Put the place in a file into errors."""
+    try:
+        yield
+    except TamisError as error:
+        raise FilterError(_message(place, column, error)) from None
+
+
+def _entry(text: str) -> tuple[FilterLine, int | None]:
     """Return the parts of a line, and the column where its filter starts, if it is verbatim."""
     if _JSON.match(text):
         return _json_entry(text), None
     with_id = _WITH_ID.match(text)
     if with_id is None:
         start = len(text) - len(text.lstrip())
-        return _FilterLine(text[start:]), start
-    return _FilterLine(text[with_id.end() :], id=with_id[1]), with_id.end()
+        return FilterLine(text[start:]), start
+    return FilterLine(text[with_id.end() :], id=with_id[1]), with_id.end()
 
 
-def _json_entry(text: str) -> _FilterLine:
+def _json_entry(text: str) -> FilterLine:
     try:
         data = parse_json(text, EventLimits())
     except (JSONError, LimitError) as error:
@@ -158,8 +178,8 @@ def _json_entry(text: str) -> _FilterLine:
     if not isinstance(data, dict):
         raise FilterError(f"this is not a filter as JSON: it is {kind_of_json(data)}")
     for key, value in data.items():
-        if key not in _FilterLine._fields:
-            hint = did_you_mean(key, _FilterLine._fields)
+        if key not in FilterLine._fields:
+            hint = did_you_mean(key, FilterLine._fields)
             raise FilterError(f'"{key}" is not a key of a filter{"; " + hint if hint else ""}')
         if not isinstance(value, str):
             raise FilterError(f'"{key}" is a text, not {kind_of_json(value)}')
@@ -170,7 +190,7 @@ def _json_entry(text: str) -> _FilterLine:
             f"the id {data['id']!r} has other characters than letters, digits, _ . / and -"
         )
     mode = as_mode(data["mode"]) if "mode" in data else None
-    return _FilterLine(**{**data, "mode": mode})
+    return FilterLine(**{**data, "mode": mode})
 
 
 def _bound(filter_: Filter, mode: Mode, schema: Schema | None) -> Filter:

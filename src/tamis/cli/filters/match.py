@@ -27,10 +27,11 @@ from tamis.cli.event_output import brief_event, plain_event
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filter_warnings import show_mistakes
 from tamis.cli.filters.files import FilterDefaults, NamedFilter, accepted, read_filters
+from tamis.cli.filters.match_documents import DocumentsOptions, match_documents
 from tamis.cli.filters.outcomes import Matched, matching_of
 from tamis.cli.options import (
     FiltersFile,
-    Language,
+    LanguageOrQuery,
     ModeOption,
     SchemaFile,
     TableOption,
@@ -42,6 +43,7 @@ from tamis.cli.options import (
 from tamis.errors import JSONError, LimitError
 from tamis.events import RejectedLine, Schema
 from tamis.filters import Mode
+from tamis.languages.registry import QUERY_LANGUAGES
 from tamis.units import count
 
 EXAMPLES: Final = """[bold]Examples[/bold]
@@ -49,6 +51,7 @@ EXAMPLES: Final = """[bold]Examples[/bold]
 tamis match 'price < 1000' events.jsonl
 tamis match --filters subscriptions.txt --schema schema.json events.jsonl
 tamis match --raw 'level = "fatal"' log.jsonl > fatal.jsonl
+tamis match --language xql '//line[sku = "chair" $and$ quantity > 5]' orders/
 producer | tamis match 'type = "sold"' --cloudevents --only-matched
 
 [bold]Exit code[/bold]
@@ -116,14 +119,15 @@ def match(
         str | None,
         argument(
             "EVENTS",
-            "A file with one JSON object per line; without one, or with -, standard input.",
+            "A file with one JSON object per line; for xql and xpath, an XML file or a folder of "
+            "them; without one, or with -, standard input.",
         ),
     ] = None,
     *,
     filters: FiltersFile = None,
     mode: ModeOption = Mode.SQL,
     schema: SchemaFile = None,
-    language: Language = "tamis",
+    language: LanguageOrQuery = "tamis",
     limit: Annotated[
         int | None,
         no_default(min=0, metavar="N", help="Read at most N events."),
@@ -148,6 +152,11 @@ def match(
         raise mistake("--raw writes lines as they were read: leave --format out")
     if filters is not None and events is None:
         filter_, events = None, filter_
+    if language in QUERY_LANGUAGES:
+        _refuse_for_documents(schema, mode, cloudevents=cloudevents, raw=raw)
+        options = DocumentsOptions(language, limit, only_matched, format_)
+        return match_documents(filter_, filters, events, options)
+    _refuse_documents(events)
     defaults = FilterDefaults(language, mode, read_schema(schema))
     named = accepted(read_filters(filter_, filters, defaults))
     _warn(named, filters, defaults.schema)
@@ -169,6 +178,32 @@ def match(
     writer.close()
     say(err, str(counts))
     return FINE if counts["matched"] else FINDING
+
+
+def _refuse_for_documents(schema: Path | None, mode: Mode, *, cloudevents: bool, raw: bool) -> None:
+    """Refuse options that say nothing about XML documents."""
+    given = {
+        "--schema": (schema is not None, "a query asks for places in a document, not attributes"),
+        "--mode": (mode is not Mode.SQL, "a query says itself what it means that nothing is there"),
+        "--cloudevents": (cloudevents, "a document is XML, not JSON"),
+        "--raw": (raw, "a document is no line: the results have its name"),
+    }
+    for option, (is_given, why) in given.items():
+        if is_given:
+            raise mistake(f"{option} is not for xql and xpath: {why}; leave it out")
+
+
+def _refuse_documents(name: str | None) -> None:
+    """Refuse what is probably XML, and would be rejected line by line."""
+    if name is None or name == STDIN:
+        return
+    is_xml = name.endswith(".xml")
+    if is_xml or Path(name).is_dir():
+        what = "is XML" if is_xml else "is a folder"
+        raise mistake(
+            f"{name} {what}, and filters are for lines of JSON; for XML documents, write a query "
+            "with --language xql or --language xpath"
+        )
 
 
 def _warn(named: Sequence[NamedFilter], path: Path | None, schema: Schema | None) -> None:
