@@ -66,7 +66,7 @@ class _PatternState:
         """The attributes that its text is wanted for."""
         keys = [(each.number, each.key.columns) for each in done if each.key is not None]
         columns = list(dict.fromkeys(column for _, columns in keys for column in columns))
-        self.columns = [_PartFinder(column) for column in columns]
+        self.columns = [_KeyPartFinder(column) for column in columns]
         """Columns of keys, each once: many keys have the same."""
         self.tags = {column.tag for column in self.columns if column.tag is not None}
         """The names of children whose texts are parts of keys."""
@@ -247,7 +247,7 @@ def _note_several(parts: list[list[str] | None], event: int, one: ExtractedTexts
         one.crowded.add(event)
 
 
-class _PartFinder:
+class _KeyPartFinder:
     """Finds the parts of keys that lie in one column."""
 
     __slots__ = ("_known", "_reading", "_steps", "tag")

@@ -74,7 +74,7 @@ def test_a_query_that_is_too_much_work_is_undecided_and_said_so(folder: Path) ->
         (["-l", "xpath", "//a", "--mode", "strict"], "--mode is not for xql and xpath: a query"),
         (["-l", "xpath", "//a", "--schema", "x.json"], "--schema is not for xql and xpath"),
         (["price < 5", "a.xml"], "a.xml is XML, and filters are for lines of JSON; for XML"),
-        (["price < 5", "."], ". is a folder, and filters are for lines of JSON"),
+        (["price < 5", "examples/orders"], "orders is a folder of XML, and filters are for lines"),
         (["-l", "xql"], "a query is missing: write one, or name a file"),
         (["-l", "xql", "//a", "tests"], "the folder tests has no file whose name ends with .xml"),
         (["-l", "xql", "//a[", "a.xml"], "missing at the end (line 1, column 5)"),

@@ -198,8 +198,8 @@ def _refuse_documents(name: str | None) -> None:
     if name is None or name == STDIN:
         return
     is_xml = name.endswith(".xml")
-    if is_xml or Path(name).is_dir():
-        what = "is XML" if is_xml else "is a folder"
+    if is_xml or next(Path(name).glob("*.xml"), None) is not None:
+        what = "is XML" if is_xml else "is a folder of XML"
         raise mistake(
             f"{name} {what}, and filters are for lines of JSON; for XML documents, write a query "
             "with --language xql or --language xpath"
