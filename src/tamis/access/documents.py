@@ -28,7 +28,7 @@ def holds_for_document(right: FilterInMode, document: HoldsAttributes) -> bool:
 
 def _choices(document: HoldsAttributes, names: frozenset[str]) -> ValueAlternatives | None:
     # The extra is there, or there would be no document.
-    from tamis.xml.extraction import MAX_CHARACTERS, values_of  # noqa: PLC0415
+    from tamis.xml.extracted import MAX_CHARACTERS, values_of  # noqa: PLC0415
 
     found: dict[str, list[tuple[Value, ...]]] = {}
     for name, values in document.__attributes__(names).items():
