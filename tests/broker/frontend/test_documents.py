@@ -37,6 +37,23 @@ def test_a_document_comes_back_as_it_was_sent(client: httpx.Client) -> None:
     client.delete("/v1/subscriptions/chairs")
 
 
+def test_the_next_event_comes_as_it_was_published(client: httpx.Client) -> None:
+    subscribe(client, "one", MANY_CHAIRS)
+    text = "<?xml version='1.0' encoding='iso-8859-1'?>" + CHAIRS.replace("table", "Hürde")
+    publish(client, TABLES)
+    sequence = publish(client, text.encode("latin-1"))
+    found = client.post("/v1/subscriptions/one/next", json={"wait": 20})
+    assert found.headers["Content-Type"] == "application/xml; charset=utf-8"
+    assert (found.status_code, found.text) == (200, text)
+    told = [found.headers[f"Tamis-{name}"] for name in ("Sequence", "Publisher", "Attempt")]
+    assert told == [str(sequence), "anonymous", "1"]
+    body = {"sequences": [sequence]}
+    assert client.post("/v1/subscriptions/one/acknowledge", json=body).status_code == 204
+    assert client.post("/v1/subscriptions/one/next", json={}).status_code == 204
+    assert client.post("/v1/subscriptions/none/next", json={}).status_code == 404
+    client.delete("/v1/subscriptions/one")
+
+
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [

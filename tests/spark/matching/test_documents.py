@@ -115,6 +115,18 @@ def test_what_is_no_document_is_rejected_and_counted(spark: SparkSession, tmp_pa
     assert (counts.events, counts.rejected) == (6, 3)
 
 
+def test_a_row_on_which_a_query_is_too_much_work_is_rejected(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    asked = {"hard": Asked("//b[. = //c]", "xql"), "easy": Asked("a/b", "xql")}
+    library = compiled(spark, tmp_path, asked)
+    texts = ["<a>" + "<b>1<c>x</c></b>" * 6_000 + "</a>", "<a><b>x<c>x</c></b></a>", "<a><b/></a>"]
+    events = spark.createDataFrame([*enumerate(texts)], "n int, text string")
+    rows = events.transform(match(library, xml="text", keep=["n"])).collect()
+    found = {row["n"]: row["error"] or row["subscriptions"] for row in rows}
+    assert found == {0: "the query 'hard' is too much work on it", 1: ["easy"], 2: ["easy"]}
+
+
 def test_files_of_xml_are_matched_at_once_and_in_a_stream(
     spark: SparkSession, tmp_path: Path
 ) -> None:

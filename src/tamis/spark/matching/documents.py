@@ -37,6 +37,11 @@ class DocumentRows:
             self.errors[row] = error
             return None
 
+    def reject(self, row: int, error: TamisError) -> None:
+        """Reject a document that cannot be matched."""
+        self._documents[row] = None
+        self.errors[row] = error
+
     def event_batches(self, projection: Projection) -> Iterator[EventBatch]:
         """Yield the documents as events; rejected ones match nothing."""
         return DocumentEvents(self._documents).event_batches(projection)

@@ -77,6 +77,15 @@ class ShardMatches:
         ]
 
     @cached_property
+    def undecided(self) -> dict[int, str]:
+        """Return the events on which some query was too much work, each with the id of one."""
+        found: dict[int, str] = {}
+        for shard, matches in zip(self._shards, self._matches, strict=True):
+            for event, numbers in matches.undecided.items():
+                found.setdefault(event, str(shard.ids[int(numbers[0])].as_py()))
+        return found
+
+    @cached_property
     def counts(self) -> Int64Array:
         """Return how many subscriptions each event satisfies."""
         none = np.zeros(self.length, np.int64)

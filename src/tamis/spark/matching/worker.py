@@ -112,7 +112,13 @@ class RowMatcher:
 
     def _results(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         shards, numbers = self._shards(rows)
-        found = ShardMatches(self._events(rows), shards, self._job.now)
+        events = self._events(rows)
+        found = ShardMatches(events, shards, self._job.now)
+        if found.undecided and hasattr(events, "reject"):
+            # What is not known must not look as if nothing matched.
+            for row, id_ in found.undecided.items():
+                events.reject(row, EventError(f"the query {id_!r} is too much work on it"))
+            found = ShardMatches(events, shards, self._job.now)
         parts = -(-result_size(found, self._job.output, numbers) // MAX_MATCHES_PER_BATCH)
         if parts > 1 < rows.num_rows:
             size = -(-rows.num_rows // parts)

@@ -52,6 +52,12 @@ class Fetch(_RequestBody):
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="Seconds.")] = 0.0
 
 
+class FetchNext(_RequestBody):
+    """How long to wait for an event."""
+
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT_SECONDS, description="Seconds.")] = 0.0
+
+
 class Fetched(_ResponseBody):
     """Events; they are delivered again unless they are acknowledged in time.
 

@@ -154,7 +154,8 @@ def _responses(operation: Operation, known: Mapping[str, Any]) -> dict[str, Any]
         for status in sorted(_refusals(operation))
     }
     statuses = [operation.status] + [HTTPStatus.OK.value] * operation.creates
-    return {str(status): good for status in statuses} | refused
+    empty = {"204": {"description": "There is nothing to give"}} if operation.may_be_empty else {}
+    return {str(status): good for status in statuses} | empty | refused
 
 
 def _refusals(operation: Operation) -> set[int]:

@@ -108,6 +108,8 @@ class Operation(NamedTuple):
     public: bool
     creates: bool = False
     """Whether the status is 200 instead if there was nothing to create."""
+    may_be_empty: bool = False
+    """Whether the status is 204 instead if there is nothing to give."""
 
     @property
     def name(self) -> str:
@@ -138,6 +140,7 @@ class Operations:
         takes: Content | None = None,
         gives: Content | None = None,
         public: bool = False,
+        may_be_empty: bool = False,
     ) -> Callable[[H], H]:
         """Turn a function into an operation."""
 
@@ -166,6 +169,7 @@ class Operations:
                     frozenset(refuses),
                     public,
                     creates,
+                    may_be_empty,
                 )
             )
             return handler

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Final
+from http import HTTPStatus
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+from starlette.responses import Response
 
 from tamis.broker.frontend.http.bodies import (
     Acknowledgement,
     Fetch,
     Fetched,
+    FetchNext,
     Rejection,
 )
-from tamis.broker.frontend.http.operations import OperationCall, Operations
+from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
+from tamis.broker.frontend.http.reading import CLOUDEVENT, JSON, XML
 from tamis.broker.frontend.streams import long_poll
 from tamis.protocol import Code
 
@@ -30,6 +37,47 @@ async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
     asked = call.session.fetch(subscription, limit=body.limit, wait=body.wait, confirm=False)
     found = await long_poll(call.frontend.streams, call.request.receive, asked)
     return Fetched(events=found or [], dropped=found.dropped if found is not None else 0)
+
+
+_TYPES: Final = {
+    "json": JSON,
+    "cloudevents": CLOUDEVENT,
+    # What is here is text, whatever its declaration says; RFC 7303 has `charset` decide.
+    "xml": f"{XML}; charset=utf-8",
+}
+_OBJECT: Final[dict[str, Any]] = {"type": "object"}
+
+
+@operations.add(
+    "POST",
+    f"{_SUBSCRIPTION}/next",
+    gives=Content({JSON: _OBJECT, CLOUDEVENT: _OBJECT, XML: {"type": "string"}}),
+    refuses=(Code.NOT_FOUND, Code.CONFLICT, Code.STORAGE_FULL),
+    may_be_empty=True,
+)
+async def fetch_next(call: OperationCall, subscription: str, body: FetchNext) -> Response:
+    """Fetch one event as it was published: JSON, a CloudEvent, or an XML document.
+
+    The headers `Tamis-Sequence`, `Tamis-Time`, `Tamis-Publisher` and `Tamis-Attempt` describe it,
+    and `Tamis-Dropped` counts lost events. It is delivered again unless it is acknowledged within
+    `ack_timeout`.
+    """
+    asked = call.session.fetch(subscription, limit=1, wait=body.wait, confirm=False)
+    found = await long_poll(call.frontend.streams, call.request.receive, asked)
+    dropped = {"Tamis-Dropped": str(found.dropped)} if found is not None and found.dropped else {}
+    if not found:
+        return Response(status_code=HTTPStatus.NO_CONTENT, headers=dropped)
+    [event] = found
+    is_xml = event.format == "xml"
+    content = msgspec.json.decode(event.data, type=str) if is_xml else bytes(event.data)
+    headers = {
+        "Tamis-Sequence": str(event.sequence),
+        "Tamis-Time": repr(event.time),
+        "Tamis-Publisher": quote(event.publisher, safe="/@+:,"),
+        "Tamis-Attempt": str(event.attempt),
+        **dropped,
+    }
+    return Response(content, headers=headers, media_type=_TYPES.get(event.format, JSON))
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
