@@ -121,6 +121,9 @@ class Checker(DeliveryChecker):
             for subscription in self.subscriptions.values() if entry else ():
                 if entry is not None and subscription.wants(entry):
                     self._lose(subscription, entry)
+                elif entry is not None:
+                    # It was removed before anybody found out that it does not match.
+                    subscription.most_lost += subscription.may_find(entry)
 
     def _lose(self, subscription: SubscriptionModel, entry: LogEntry) -> None:
         progress = subscription.of(entry.sequence)
@@ -187,7 +190,7 @@ class Checker(DeliveryChecker):
             if resumed:
                 # Retention may have removed some before anybody was told that it is there.
                 gone = (one for one in self.log.entries.values() if one.sequence < self.log.first)
-                known.most_lost = sum(map(known.wants, gone))
+                known.most_lost = sum(map(known.may_find, gone))
             for sequence in self.perhaps_settled.get(key, ()):
                 progress = known.of(sequence)
                 progress.deliveries, progress.is_last_chance_over = 1, True

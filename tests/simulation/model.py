@@ -12,6 +12,7 @@ import msgspec
 
 from simulation.credentials import Document, parsed
 from tamis.events import Event
+from tamis.filters.element_bounds import upper_bound
 
 MATCHED_SECONDS = 6.0
 """How long an event may wait to be matched, in the worst case."""
@@ -35,6 +36,10 @@ class SimulatedEvent:
         if filter_ not in self._matches:
             self._matches[filter_] = parsed(filter_).matches(self.event)
         return self._matches[filter_]
+
+    def may_be_found(self, filter_: str) -> bool:
+        """Return whether the engine finds it: whether it matches is checked when it is sent."""
+        return upper_bound(parsed(filter_)).matches(self.event)
 
     @cached_property
     def event(self) -> Event:
@@ -135,6 +140,9 @@ class SubscriptionModel:
 
     def wants(self, entry: LogEntry) -> bool:
         return entry.sequence >= self.start and entry.event.matches(self.filter)
+
+    def may_find(self, entry: LogEntry) -> bool:
+        return entry.sequence >= self.start and entry.event.may_be_found(self.filter)
 
     def settle(self, sequence: int, now: float, how: str = YES) -> None:
         """Note that an event was acknowledged."""

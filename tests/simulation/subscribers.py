@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from simulation.world import World
 
 FILTERS = ("a < 5", "a = 1 or a = 4", "id is present", 'b = "x" and a > 2', "level < 4", "a >= 0")
+ELEMENTS = "items[n = 1 and m > 1]"
+"""What is found for it is checked exactly, when it is about to be sent."""
 STARTS: tuple[int | str, ...] = ("latest", "latest", "earliest", 1)
 POLICIES: tuple[SlowPolicy, ...] = ("wait", "drop", "disconnect")
 
@@ -47,6 +49,8 @@ class DurableSubscriber:
         self.name = name
         random = self._random
         self.filter = random.choice(FILTERS)
+        if world.stream(f"elements {principal} {name}").random() < 0.2:
+            self.filter = ELEMENTS
         self._start: int | str = random.choice(STARTS)
         self._lifetime = random.choice([None, None, None, 4.0]) if world.uses_lifetimes else None
         self._likes_to_reject = random.random() < 0.4

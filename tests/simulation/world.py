@@ -149,13 +149,15 @@ class World:
         """Return an event with random values."""
         self._last_event += 1
         random = self.random
-        document = {
+        document: dict[str, Any] = {
             "id": self._last_event,
             "a": random.randint(0, 9),
             "b": random.choice("xy"),
             "level": random.randint(0, 9),
             "secret": random.randint(0, 999),
         }
+        a, level = document["a"], document["level"]
+        document["items"] = [{"n": a % 3, "m": level % 4}, {"n": (a + 1) % 3, "m": level // 2 % 4}]
         return SimulatedEvent(document)
 
     # --- who may do what -------------------------------------------------------------------------
