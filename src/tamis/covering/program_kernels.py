@@ -120,6 +120,9 @@ def outcomes(
             position = positions[words[row]]
             if position == OPEN:
                 mask = words[row + 2]
+            elif position == 0:
+                # Most attributes are absent; the first segment begins there, and no label is read.
+                mask = words[at + words[row + 1]] & 7
             else:
                 segment = at + words[row + 1] + 1
                 last = at + words[row + ATOM_WORDS + 1]
@@ -354,9 +357,20 @@ def search(
         end = _add_cells(words, at, attribute, work.cells, begin, end)
         if goal:
             end = _add_cells(other_words, other_at, attribute, work.cells, begin, end)
-            end = _reduce_cells(
-                words, at, other_words, other_at, goal, attribute, work.cells, begin, end, labels
-            )
+            if chosen > 1:
+                # Cells multiply; those of a single attribute are tried sooner than compared.
+                end = _reduce_cells(
+                    words,
+                    at,
+                    other_words,
+                    other_at,
+                    goal,
+                    attribute,
+                    work.cells,
+                    begin,
+                    end,
+                    labels,
+                )
         elif rotation & 1:
             for step in range((end - begin - 1) // 2):
                 low, high = begin + 1 + step, end - 1 - step

@@ -47,6 +47,7 @@ from tamis.diagrams.value_order import (
     BEGIN,
     BRACKET_OF_KIND,
     END,
+    NUMBERS,
     Breakpoint,
     ValueOrder,
 )
@@ -187,23 +188,31 @@ class ProgramCompiler:
         parts = [(low, high, CAN_BE_TRUE) for low, high in true]
         parts += [(low, high, CAN_BE_UNKNOWN) for low, high in unknown]
         parts.sort()
-        # What lies between these is false.
-        at = BEGIN
-        whole: list[tuple[Breakpoint, Breakpoint, int]] = []
-        for part in parts:
-            if at < part[0]:
-                whole.append((at, part[0], CAN_BE_FALSE))
-            whole.append(part)
-            at = part[1]
-        if at < END:
-            whole.append((at, END, CAN_BE_FALSE))
         number = self._points.number
         segments, every = list[int](), 0
-        for low, high, outcome in whole:
-            single = IS_POINT if len(low) == 2 and is_point(order, (low, high)) else 0
+        at = BEGIN
+        for low, high, outcome in parts:
+            if at < low:
+                # What lies between them is false.
+                single = IS_POINT if _is_point(order, at, low) else 0
+                segments.append(number(attribute, at) << SEGMENT_BITS | single | CAN_BE_FALSE)
+                every |= CAN_BE_FALSE
+            single = IS_POINT if _is_point(order, low, high) else 0
             segments.append(number(attribute, low) << SEGMENT_BITS | single | outcome)
             every |= outcome
+            at = high
+        if at < END:
+            single = IS_POINT if _is_point(order, at, END) else 0
+            segments.append(number(attribute, at) << SEGMENT_BITS | single | CAN_BE_FALSE)
+            every |= CAN_BE_FALSE
         return CompiledAtom(attribute, tuple(segments), every)
+
+
+def _is_point(order: ValueOrder, low: Breakpoint, high: Breakpoint) -> bool:
+    """Return whether there is a single value between two breakpoints; most often this is clear."""
+    if len(low) < 2 or (low[0] == NUMBERS == high[0] and len(high) == 2 and high[1] - low[1] > 1):
+        return False
+    return is_point(order, (low, high))
 
 
 _TURNED: Final = {
