@@ -5,6 +5,10 @@ Stars, lines and random trees of brokers, each with one data source such as
 product's; their messages are handed over in memory. Counted is how many messages one query takes,
 with its answers, and how many sources are asked. With flooding, as in Gnutella, every broker is
 asked and answers.
+
+Up to `--simulated` brokers, the routers must take exactly as many messages as the definition says:
+one there and one back for each link on the way to a source that may answer. Larger overlays are
+counted by the definition alone.
 """
 
 from __future__ import annotations
@@ -33,7 +37,9 @@ from tamis.routing.query_messages import (
 )
 
 TITLE = "Messages per query"
-SIZES: Final = (10, 30, 100)
+SIZES: Final = (10, 30, 100, 300, 1000)
+# Up to this size the routers run.
+SIMULATED: Final = 100
 DOMAIN: Final = 10_000
 QUERIES: Final = 50
 # How much of the domain a source has on average, and a query asks for.
@@ -63,8 +69,8 @@ class QueryFigure(NamedTuple):
     brokers: int
     concerned: float
     """The share of the sources that a query intersects."""
-    advertisements: float
-    """That a broker has of its peers."""
+    advertisements: float | None
+    """That a broker sends to its peers; None if no routers ran."""
     messages: float
     """Of one query and its answers."""
     asked: float
@@ -144,31 +150,58 @@ def drawn(rng: Random, share: float) -> Span:
     return Span(low, low + size)
 
 
-def counted(shape: str, overlap: str, brokers: int) -> QueryFigure:
-    """Simulate an overlay and count."""
+class QueryTree:
+    """What an overlay should do, by definition: a query goes where something intersects it."""
+
+    def __init__(self, edges: Sequence[tuple[int, int]], spans: Sequence[Span]) -> None:
+        self._spans = spans
+        self._neighbours: list[list[int]] = [[] for _ in spans]
+        for near, far in edges:
+            self._neighbours[near].append(far)
+            self._neighbours[far].append(near)
+
+    def asked(self, query: Span) -> list[int]:
+        """Return the brokers whose sources may answer."""
+        return [n for n, span in enumerate(self._spans) if span.meets(query)]
+
+    def messages(self, broker: int, query: Span) -> int:
+        """Return how many messages there are: one over each link on the way, and one back."""
+        order, parent = [broker], {broker: broker}
+        for here in order:
+            for there in self._neighbours[here]:
+                if there not in parent:
+                    parent[there] = here
+                    order.append(there)
+        passed = {*self.asked(query)}
+        # Those behind come first, so that each tells the broker before it.
+        for here in reversed(order):
+            if here in passed:
+                passed.add(parent[here])
+        return 2 * len(passed - {broker})
+
+
+def counted(shape: str, overlap: str, brokers: int, *, simulated: bool) -> QueryFigure:
+    """Count by the definition, and simulate the overlay, which must agree."""
     rng, share = Random(brokers), OVERLAPS[overlap]
     edges = OverlayWorkload(shape, brokers, 1, 1, seed=brokers).edges
     spans = [drawn(rng, share) for _ in range(brokers)]
-    overlay = QueryOverlay(edges, spans)
-    advertised = overlay.advertised
-    messages, asked, concerned = [], [], []
+    tree = QueryTree(edges, spans)
+    overlay = QueryOverlay(edges, spans) if simulated else None
+    advertised = None if overlay is None else overlay.advertised / brokers
+    messages, asked = [], []
     for _ in range(QUERIES):
-        query = drawn(rng, share)
-        overlay.ask(rng.randrange(brokers), query.filter())
-        right = [n for n, span in enumerate(spans) if span.meets(query)]
-        if sorted(overlay.asked) != right:
-            raise DisagreementError("other sources were asked than those that intersect")
-        messages.append(overlay.messages)
+        query, broker = drawn(rng, share), rng.randrange(brokers)
+        right, needed = tree.asked(query), tree.messages(broker, query)
+        if overlay is not None:
+            overlay.ask(broker, query.filter())
+            if sorted(overlay.asked) != right:
+                raise DisagreementError("other sources were asked than those that intersect")
+            if overlay.messages != needed:
+                raise DisagreementError(f"{overlay.messages} messages are not {needed}")
+        messages.append(needed)
         asked.append(len(right))
-        concerned.append(len(right) / brokers)
     return QueryFigure(
-        shape,
-        overlap,
-        brokers,
-        mean(concerned),
-        advertised / brokers,
-        mean(messages),
-        mean(asked),
+        shape, overlap, brokers, mean(asked) / brokers, advertised, mean(messages), mean(asked)
     )
 
 
@@ -188,7 +221,7 @@ def sheet(figures: Iterable[QueryFigure]) -> Sheet:
             (
                 f"{one.shape} of {one.brokers:,}, {one.overlap}",
                 f"{one.concerned:.0%}",
-                f"{one.advertisements:,.1f}",
+                "" if one.advertisements is None else f"{one.advertisements:,.1f}",
                 f"{one.asked:,.1f}",
                 f"{one.brokers:,}",
                 f"{one.messages:,.1f}",
@@ -224,10 +257,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Count, print and write the table and the plot."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--brokers", type=int, nargs="+", default=SIZES, help="sizes of overlays")
+    parser.add_argument(
+        "--simulated", type=int, default=SIMULATED, help="up to how many brokers the routers run"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder for the results")
     given = parser.parse_args(arguments)
     figures = [
-        counted(shape, overlap, size)
+        counted(shape, overlap, size, simulated=size <= given.simulated)
         for shape in SHAPES
         for overlap in OVERLAPS
         for size in given.brokers

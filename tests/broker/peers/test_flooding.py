@@ -122,7 +122,8 @@ def test_thousands_of_subscriptions_of_one_principal_hold_up_nobody_else(tmp_pat
             last = seconds_until_routed(QUIET + 1, there, here)
         print(
             f"\nrouted in {calm:.2f} s before, {max(taken):.2f} s at most during the attack, "
-            f"{last:.2f} s after it; {SUBSCRIPTIONS:,} made in {made:.0f} s, routed in {routed:.0f} s"
+            f"{last:.2f} s after it; {SUBSCRIPTIONS:,} made in {made:.0f} s, routed in "
+            f"{routed:.0f} s"
         )
         assert not down, "a link was down"
         assert max(*taken, last) < SECONDS
