@@ -275,3 +275,8 @@ def test_the_generated_methods_are_current() -> None:
     command = [sys.executable, str(root / "tools" / "generate_sync.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_bus_made_of_an_address_says_how_it_is_made() -> None:
+    with pytest.raises(tamis.TamisError, match=r"is made by tamis.connect_sync\('http://a'\)"):
+        SyncBus("http://a")  # type: ignore[arg-type]

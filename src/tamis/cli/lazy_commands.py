@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from tamis.cli.help_text import flowing
 from tamis.errors import MissingExtraError
 
 HELP_NAMES: Final = ["--help", "-h"]
@@ -121,7 +122,7 @@ class LazyCommand(TyperCommand):
         else:
             app.command(
                 self.name,
-                epilog=getattr(module, self._entry.examples),
+                epilog=flowing(getattr(module, self._entry.examples)),
                 no_args_is_help=self._entry.needs_arguments,
             )(found)
         command = typer.main.get_group(app).commands[str(self.name)]

@@ -45,7 +45,7 @@ from tamis.client.sync_advertisements import SyncAdvertisement
 from tamis.client.sync_consumers import LoopThread, SyncConsumer, SyncMessage, SyncObjectConsumer
 from tamis.client.sync_methods import SyncMethods
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
-from tamis.errors import DisconnectedError
+from tamis.errors import DisconnectedError, OptionError
 from tamis.filters import Filter, Mode
 from tamis.objects import ObjectFilter, StandIn
 from tamis.protocol.views import Receipt
@@ -87,6 +87,8 @@ class SyncBus(SyncMethods):
     """
 
     def __init__(self, make: Callable[[], Bus]) -> None:
+        if not callable(make):
+            raise OptionError("a SyncBus", f"is made by tamis.connect_sync({make!r:.80})")
         self._make = make
         self._thread: LoopThread | None = None
         self._bus: Bus | None = None

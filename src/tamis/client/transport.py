@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple, Protocol
@@ -236,6 +237,9 @@ def failure_reason(error: BaseException) -> str:
     for cause in _chain(error):
         if isinstance(cause, TimeoutError):
             return "no answer in time"
+        if isinstance(cause, socket.gaierror):
+            # The resolver's words are for whoever knows its numbers.
+            return "no host of this name is known; check its spelling, and the network"
         if isinstance(cause, ConnectionError) and cause.errno:
             return os.strerror(cause.errno)
     return str(error) or type(error).__name__

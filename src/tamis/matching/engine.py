@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.lint import Findings, LintedFilter, LintLimits, lint
 from tamis.diagrams.pictures import Picture
-from tamis.errors import EventError, FilterError, TamisError
+from tamis.errors import EventError, FilterError, SnapshotError, TamisError
 from tamis.events import Event, EventLimits, Schema, decode_json
 from tamis.events.batch import (
     LIMITS,
@@ -351,6 +351,9 @@ class Engine:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write all subscriptions, compiled together, to one checksummed file."""
+        folder = Path(path).parent
+        if not folder.is_dir():
+            raise SnapshotError(path, "", f"there is no folder {folder}; make it first")
         with self._collection.changing:
             segment = self._collection.compact()
             if segment.columns.left is not None:

@@ -101,3 +101,5 @@ def test_what_is_no_snapshot_is_refused_in_a_sentence(tmp_path: Path) -> None:
         Engine.load(tmp_path / "x")
     with pytest.raises(SnapshotError, match="cannot be opened: No such file"):
         Engine.load(tmp_path / "missing")
+    with pytest.raises(SnapshotError, match=r"there is no folder .*nowhere; make it first"):
+        Engine().save(tmp_path / "nowhere" / "x")

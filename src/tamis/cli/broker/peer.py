@@ -13,6 +13,7 @@ from rich.table import Table
 from tamis.cli.broker.connection import BrokerTarget, with_broker
 from tamis.cli.console import Format, printable, say, stdout, write_list, yes_or_no
 from tamis.cli.exits import FINE
+from tamis.cli.help_text import flowing
 from tamis.cli.options import FormatOption, argument, mistake, no_default
 from tamis.protocol.management import AddPeer, ListPeers, RemovePeer
 from tamis.protocol.views import PeerView
@@ -33,7 +34,7 @@ peer = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Link the broker to others; for administrators.",
-    epilog=EXAMPLES,
+    epilog=flowing(EXAMPLES),
 )
 
 

@@ -31,6 +31,7 @@ from tamis.cli.console import (
 )
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
+from tamis.cli.help_text import flowing
 from tamis.cli.options import FormatOption, argument, mistake
 from tamis.protocol.views import DeadLetterView, MemberView, SubscriptionView
 from tamis.units import count
@@ -64,7 +65,7 @@ _DeadLetterAction = Callable[["Bus", str, Sequence[int]], Awaitable[int]]
 AllOfThem = Annotated[bool, typer.Option("--all", help="All of them.")]
 
 subscriptions = typer.Typer(
-    rich_markup_mode="rich", help="List and manage subscriptions.", epilog=EXAMPLES
+    rich_markup_mode="rich", help="List and manage subscriptions.", epilog=flowing(EXAMPLES)
 )
 
 

@@ -17,6 +17,7 @@ from rich.table import Table
 from tamis.cli.broker.connection import BrokerTarget, duration, format_time, with_broker
 from tamis.cli.console import Format, printable, say, stderr, stdout, write_list
 from tamis.cli.exits import FINE
+from tamis.cli.help_text import flowing
 from tamis.cli.options import FormatOption, argument, mistake, no_default
 from tamis.protocol.management import IssueToken, ListTokens, RevokeToken
 from tamis.protocol.views import TokenView
@@ -52,7 +53,7 @@ token = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Create, list and revoke tokens; for administrators.",
-    epilog=EXAMPLES,
+    epilog=flowing(EXAMPLES),
 )
 
 

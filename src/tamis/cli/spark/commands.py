@@ -6,6 +6,7 @@ from typing import Final
 
 import typer
 
+from tamis.cli.help_text import flowing
 from tamis.cli.spark import compile as compile_command
 from tamis.cli.spark import match, stream, workloads
 
@@ -20,4 +21,4 @@ for name, command, examples in (
     ("generate", workloads.generate, workloads.GENERATE_EXAMPLES),
     ("experiment", workloads.experiment, workloads.EXPERIMENT_EXAMPLES),
 ):
-    spark.command(name=name, epilog=examples, no_args_is_help=True)(command)
+    spark.command(name=name, epilog=flowing(examples), no_args_is_help=True)(command)
