@@ -249,7 +249,8 @@ class Departures:
 
     async def _forget(self, found: ActiveSubscription, move: str) -> None:
         if found.departure is not None and found.departure.id == move:
-            await self._services.subscription_manager.delete_all([found], MOVED)
+            # First, so that nobody who asks is told less.
             self._index.note_departed(found, found.departure.target)
+            await self._services.subscription_manager.delete_all([found], MOVED)
             self._gone()
             LOG.info("subscription has left", subscription=found.stored.name, move=move)
