@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.errors import LimitError, XMLError
-from tamis.xml import Document, XMLKind, XMLLimits
+from tamis.xml import Document, XMLKind, XMLLimits, query
 from xml_attacks import ATTACKS
 
 SOME = """<?xml version="1.0" encoding="latin-1"?>
@@ -185,3 +185,17 @@ def test_a_depth_beyond_what_the_parser_allows_is_refused() -> None:
         Document.parse("<a/>", limits=XMLLimits(depth=201))
     deep = "<a>" * 200 + "</a>" * 200
     assert len(Document.parse(deep, limits=XMLLimits(depth=200)).nodes) == 201
+
+
+def test_notebooks_show_documents_queries_and_what_they_find_escaped() -> None:
+    document = Document.parse("<a><b>1 &lt; 2</b></a>")
+    assert "&lt;b&gt;1 &amp;lt; 2&lt;/b&gt;" in document._repr_html_()
+    assert "<p>4 nodes</p>" in document._repr_html_()
+    found = query("//b").select(document)
+    assert found == [document.nodes[2]]
+    shown = found._repr_html_()  # type: ignore[attr-defined]
+    assert "element" in shown
+    assert "&lt;b&gt;1 &amp;lt; 2&lt;/b&gt;" in shown
+    assert "//b" in query("//b")._repr_html_()
+    many = Document.parse(f"<a>{'<b/>' * 500}</a>")
+    assert "500 nodes in all" in query("//b").select(many)._repr_html_()  # type: ignore[attr-defined]

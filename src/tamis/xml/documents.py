@@ -12,6 +12,7 @@ from lxml import etree
 from tamis.errors import EventError, LimitError, XMLError
 from tamis.events.columns import Column
 from tamis.events.kinds import Value
+from tamis.html_text import html_code
 from tamis.xml.decoding import decode_document
 from tamis.xml.extraction import DocumentExtraction, all_attributes
 from tamis.xml.nodes import XMLNode, add_tree
@@ -112,6 +113,10 @@ class Document:
 
     def __repr__(self) -> str:
         return f"<Document of {len(self.nodes):,} nodes>"
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return f"{html_code(self.text)}<p>{len(self.nodes):,} nodes</p>"
 
     def __attributes__(self, wanted: Collection[str] | None) -> dict[str, tuple[Value, ...]]:
         """Return the document as an event: the wanted attributes, or all."""

@@ -11,6 +11,7 @@ from tamis.errors import FilterTypeError
 from tamis.events.schema import did_you_mean
 from tamis.filters.boolean import Filter
 from tamis.filters.translations import Translation
+from tamis.html_text import html_code, html_escaped, html_table
 from tamis.xml.correlation import without_keys
 from tamis.xml.documents import Document
 from tamis.xml.logic import truth_of
@@ -28,6 +29,17 @@ LANGUAGES: Final = ("xql", "xpath")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
+class FoundNodes(list[XMLNode]):
+    """The nodes that a query finds: a list, which notebooks show as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        rows = ((html_escaped(each.kind), html_code(each.xml)) for each in self)
+        return html_table(("kind", "node"), rows, len(self), "nodes")
+
+
 class XMLQuery:
     """A query that was parsed; it can be evaluated on any number of documents."""
 
@@ -42,6 +54,10 @@ class XMLQuery:
     def __repr__(self) -> str:
         return f"<{self.language} {self.text}>"
 
+    def _repr_html_(self) -> str:
+        """Return what notebooks show."""
+        return f"{html_escaped(self.language)} {html_code(self.text)}"
+
     def select(self, document: Document) -> list[XMLNode]:
         """Return the nodes that the query finds, in document order."""
         if not isinstance(self.expression, NodePath | NodeUnion | NodeIntersection):
@@ -50,7 +66,7 @@ class XMLQuery:
                 f"matches ({self.text:.60})"
             )
         evaluation = self._evaluation(document)
-        return [*self.expression.nodes(evaluation, Focus(document.root))]
+        return FoundNodes(self.expression.nodes(evaluation, Focus(document.root)))
 
     def matches(self, document: Document) -> bool:
         """Return whether the query is true, or finds something."""
