@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup format check kernels rewritten unit test test-slow docs demo demo-small bench clean
+.PHONY: help setup format check kernels engine-kernels covering-kernels rewritten unit test test-slow docs demo demo-small bench clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -44,9 +44,15 @@ check: $(READY) ## Check formatting, lint, types and import rules
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-kernels: $(BASE) ## Compile modules and the engine's kernels once, so that the test processes need not
+kernels: engine-kernels covering-kernels ## Compile modules and kernels once, so that the test processes need not
+
+# The last of these kernels are those of the covering index, which are compiled by then.
+engine-kernels: $(BASE)
 	@$(BIN)/python -m compileall -q src
 	@$(BIN)/python -c 'from tamis.matching import load_kernels; load_kernels()'
+
+covering-kernels: $(BASE)
+	@$(BIN)/python -c 'from tamis.covering.warming import use_covering_kernels as use; use()' 2>/dev/null
 
 # Otherwise every process would rewrite every module of tests, for pytest's assertions. If modules
 # cannot be collected, the tests say so.
