@@ -288,7 +288,10 @@ publish = true
 [roles.admin]
 admin = true
 """
-HIDDEN = "forbidden: the filter mentions secret, which is not an attribute that you may see"
+HIDDEN = (
+    "forbidden: the filter of 's' tests attributes that you may not see: use a credential that may, "
+    "or another name"
+)
 NOTHING = "forbidden: your roles allow you to see no events"
 
 
