@@ -289,8 +289,8 @@ publish = true
 admin = true
 """
 HIDDEN = (
-    "forbidden: the filter of 's' tests attributes that you may not see: use a credential that may, "
-    "or another name"
+    "forbidden: the filter of 's' tests attributes that you may not see: use a credential that "
+    "may, or another name"
 )
 NOTHING = "forbidden: your roles allow you to see no events"
 

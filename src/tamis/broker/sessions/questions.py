@@ -84,8 +84,8 @@ class Questions(SessionBase):
         """Return a subscription whose dead letters may be read with these rights."""
         subscription = self._find(id_)
         stored = subscription.stored
-        self._services.subscription_manager.parse_allowed(
-            stored.filter, stored.language, stored.mode, self.rights
+        self._services.subscription_manager.parse_stored(
+            stored.name, stored.filter, stored.language, stored.mode, self.rights
         )
         return subscription
 
