@@ -81,7 +81,10 @@ class LinkedBrokers:
         self.post(name, "/v1/events", events)
 
     def take(self, name: str, id_: str, count: int, *, seconds: float = 20) -> list[Any]:
-        """Return the data of the next events of a subscription, and acknowledge them."""
+        """Return the data of the next events of a subscription, and acknowledge them.
+
+        They are fewer only if none came for so many seconds; all may take longer than that.
+        """
         found: list[Any] = []
         until = time.monotonic() + seconds
         while len(found) < count and time.monotonic() < until:
@@ -91,6 +94,7 @@ class LinkedBrokers:
             if events:
                 last = {"up_to": events[-1]["sequence"]}
                 self.post(name, f"/v1/subscriptions/{id_}/acknowledge", last)
+                until = time.monotonic() + seconds
         return found
 
     def peers(self, name: str) -> dict[str, dict[str, Any]]:
