@@ -139,3 +139,11 @@ async def exhaust_attempts(session: Session, name: str) -> None:
         for one in got:
             await session.reject(name, one.sequence, delay=0.0, reason="no")
     await session._services.acknowledgement_writer.settled()
+
+
+def unreadable(name: str) -> str:
+    """Return the refusal of a subscription that tests what the reader may not see."""
+    return (
+        f"forbidden: the filter of {name!r} tests attributes that you may not see: use a "
+        "credential that may, or another name"
+    )

@@ -38,6 +38,7 @@ from broker.authorization_fixture import (
     refusal,
     run_async,
     subscribe,
+    unreadable,
 )
 from broker.authorization_run import Observations, run_scenario
 from broker.authorization_scenario import Scenario, random_scenario, random_written_schema, twin_of
@@ -292,9 +293,10 @@ async def test_two_tokens_of_one_name_give_each_what_its_roles_allow(tmp_path: P
         views = await weak.subscriptions()
         assert [(v.pending, v.in_flight, v.dropped, v.dead) for v in views] == [(0, 0, 0, 0)] * 2
         no = "forbidden: the filter mentions level, which is not an attribute that you may see"
+        assert await refusal(subscribe(weak, "level > 0", "by level")) == no
+        no = unreadable("by level")
         assert await refusal(weak.fetch("by level")) == no
         assert await refusal(weak.attach("by level", Collector(), credit=1)) == no
-        assert await refusal(subscribe(weak, "level > 0", "by level")) == no
         assert await refusal(weak.dead_letters("by level")) == no
         assert await refusal(weak.explain(id_="by level", event=b"{}")) == no
         assert await fetched(strong, "by level") == events

@@ -17,6 +17,7 @@ from broker.authorization_fixture import (
     refusal,
     run_async,
     subscribe,
+    unreadable,
 )
 from tamis.broker import Session
 from tamis.broker.deliver.dead_letters import HIDDEN_REASON
@@ -288,10 +289,7 @@ publish = true
 [roles.admin]
 admin = true
 """
-HIDDEN = (
-    "forbidden: the filter of 's' tests attributes that you may not see: use a credential that "
-    "may, or another name"
-)
+HIDDEN = unreadable("s")
 NOTHING = "forbidden: your roles allow you to see no events"
 
 

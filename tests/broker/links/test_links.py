@@ -255,7 +255,7 @@ async def test_what_no_broker_sends_is_refused_and_nothing_is_stored(tmp_path: P
         assert "is not a sequence" in await store(sequence=0)
         assert "printable" in await store(publisher="a\nb")
         assert "printable" in await store(publisher="a" * 1_001)
-        assert "is not a format" in await store(format="xml")
+        assert "is not a format" in await store(format="yaml")
         assert broker.store.log.next_sequence == 1
 
 
