@@ -252,6 +252,24 @@ def test_a_test_of_any_attribute_is_read_on_events_that_are_seen_whole() -> None
         assert sight.covers(filter_.attributes()) is (branch == 1)
 
 
+@pytest.mark.parametrize("see", ['hide = ["items.cost"]', 'show = ["items.sku", "name"]'])
+@pytest.mark.parametrize(
+    "text", ["items[true]", "items[sku is absent]", 'name = "a" or not items[sku = "a"]']
+)
+def test_a_test_of_elements_asks_nothing_about_hidden_ones(see: str, text: str) -> None:
+    """An element of which all is hidden would be tested, and the user does not see it."""
+    rights = Policy.parse(f"[roles.a]\nsee = {{ {see} }}\n").rights(Principal("ann", ("a",)))
+    with pytest.raises(AccessError, match=r"tests elements of items, of which you may not see"):
+        rights.effective(parse(text), "sql")
+
+
+@pytest.mark.parametrize("see", ['hide = ["level", "item"]', 'show = ["items"]'])
+def test_elements_that_are_seen_whole_are_tested(see: str) -> None:
+    rights = Policy.parse(f"[roles.a]\nsee = {{ {see} }}\n").rights(Principal("ann", ("a",)))
+    filter_ = parse('items[sku = "a" and qty > 3]')
+    assert rights.check_filter(filter_) == filter_
+
+
 def test_nothing_leaks_and_nothing_is_kept_back() -> None:
     run(Random(1), tuples=700)
 

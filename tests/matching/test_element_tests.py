@@ -25,7 +25,6 @@ from tamis.filters import any_of, attr
 from tamis.filters.element_bounds import bound_mode, upper_bound
 from tamis.filters.modes import Mode
 from tamis.matching import Subscription
-from tamis.spark.library.shard_builder import parsed
 
 Node = tuple[Any, ...]
 """A random filter: its word, then its parts."""
@@ -389,11 +388,9 @@ def test_rejected_lines_match_nothing() -> None:
     assert [*found.errors] == [1]
 
 
-def test_policies_and_libraries_on_spark_refuse_element_tests() -> None:
+def test_policies_and_covering_indexes_refuse_element_tests() -> None:
     with pytest.raises(PolicyError, match="a policy cannot test elements"):
         Policy.parse("[roles.r]\nsee = { filter = 'items[x = 1]' }\n")
-    with pytest.raises(FilterTypeError, match="a library on Spark cannot test elements"):
-        parsed({"filter": "items[x = 1]"})
     with pytest.raises(FilterTypeError, match="an index of covering cannot test elements"):
         CoveringIndex().add("it", parse("items[x = 1]"))
 
@@ -405,3 +402,14 @@ def test_lint_passes_over_element_tests() -> None:
     engine.add("wide", 'items.sku = "chair"')
     engine.add("narrow", 'items.sku = "chair" and items.quantity > 5')
     assert [finding.id for finding in engine.lint()] == ["never", "narrow"]
+
+
+def test_too_many_tests_of_elements_are_undecided_and_others_are_answered() -> None:
+    engine, pairs = Engine(), " or ".join(f"a = {n} and b = {n + 1}" for n in range(500))
+    engine.add("costly", f"items[{pairs}]")
+    engine.add("cheap", "items[a = 0 and b = 0]")
+    event = {"items": [{"a": n % 500, "b": n % 500} for n in range(600)]}
+    assert engine.match(event) == ["cheap"]
+    assert engine.undecided["costly"].times == 1
+    assert "tests of the elements of one event" in engine.undecided["costly"].reason
+    assert engine.match({"items": [{"a": 3, "b": 4}]}) == ["costly"]

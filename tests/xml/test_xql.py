@@ -167,3 +167,13 @@ def test_white_space_is_that_of_xml() -> None:
 def test_wrong_arguments_get_a_sentence(work: Callable[[], object], sentence: str) -> None:
     with pytest.raises(TamisError, match=re.escape(sentence)):
         work()
+
+
+@pytest.mark.parametrize("text", ["o/zzz!count()", "o/a!index()", "o/a!nodeType()"])
+def test_a_number_alone_is_neither_true_nor_false(text: str) -> None:
+    document, found = Document.parse("<o><a/></o>"), query(text)
+    found.evaluate(document)
+    with pytest.raises(FilterTypeError, match=r"is a number, neither true nor false: compare it"):
+        found.matches(document)
+    with pytest.raises(FilterTypeError, match=r"is a number, neither true nor false: compare it"):
+        found.translation()

@@ -52,6 +52,15 @@ class Attributes:
             return self.are_all
         return (self._shown is None or self._shown.cover(name)) and not self._hidden.cover(name)
 
+    def include_all_in(self, name: str) -> bool:
+        """Return whether the set contains an attribute with all that can be nested in it.
+
+        >>> Attributes(hidden=["items.cost"]).include_all_in("items")
+        False
+        """
+        inside = f"{name}."
+        return self.include(name) and not any(one.startswith(inside) for one in self._hidden.exact)
+
     @property
     def are_all(self) -> bool:
         """Return whether no attribute is left out."""

@@ -20,6 +20,7 @@ from tamis.errors import AccessError
 from tamis.events import CloudEvent, Event, Schema
 from tamis.events.gathering import HoldsAttributes
 from tamis.filters import Filter, all_of, any_of
+from tamis.filters.element_test import ElementTest
 from tamis.filters.modes import as_mode
 from tamis.filters.printing import ANY, show_name
 from tamis.languages.exactness import QueryTest, over_attributes
@@ -218,7 +219,24 @@ class Rights:
                     f"the filter mentions {show_name(name)}, which is not an attribute that you "
                     "may see",
                 )
+        self._check_elements(filter_)
         return filter_
+
+    def _check_elements(self, filter_: Filter) -> None:
+        """Refuse tests of elements that may have hidden attributes.
+
+        An element of which nothing is visible would be tested, too, and is not there for the user.
+        """
+        for atom in filter_.atoms():
+            if isinstance(atom, ElementTest) and not all(
+                one.include_all_in(atom.attribute) for one in self._sets
+            ):
+                raise AccessError(
+                    "forbidden",
+                    f"the filter tests elements of {show_name(atom.attribute)}, of which you may "
+                    "not see everything: test attributes alone, as in "
+                    f"'{show_name(atom.attribute)}.x = 1'",
+                )
 
     def effective(self, filter_: Filter, mode: str) -> FilterInMode:
         """Return a user's filter joined with those of the roles, for matching.

@@ -12,8 +12,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.errors import EventError
+from tamis.errors import EventError, WorkLimitError
 from tamis.events import Event, EventLimits, Schema
+from tamis.events.elements import elements
 from tamis.events.values import brief
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
@@ -24,6 +25,10 @@ from tamis.filters.modes import Mode, view_of
 from tamis.filters.translations import Translation
 
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+MAX_ELEMENT_WORK: Final = 500_000
+"""How many tests of elements one filter may take on one event: a fraction of a second."""
 
 
 class ElementResidual(NamedTuple):
@@ -47,12 +52,41 @@ class ElementResidual(NamedTuple):
     def holds(self, event: object) -> bool:
         """Return whether an event that has its nested data satisfies the filter."""
         view = view_of(self.event_of(event), self.mode, self.schema)
+        if element_work(self.filter, view.event, view.schema) > MAX_ELEMENT_WORK:
+            raise WorkLimitError(
+                "tests of the elements of one event",
+                actual=None,
+                limit=MAX_ELEMENT_WORK,
+                advice="make the condition shorter, or the lists",
+            )
         if self.mode is Mode.STRICT and not self.filter.is_adequate(view):
             return False
         return self.filter.truth_in(view) is True
 
     def __str__(self) -> str:
         return str(self.filter)
+
+
+def element_work(filter_: Filter, event: Event, schema: Schema | None) -> int:
+    """Return how many tests of elements a filter takes on an event, or some more than it may.
+
+    >>> from tamis.filters import Attr
+    >>> test = ElementTest.of("items", (Attr("a") == 1) & (Attr("b") == 2))
+    >>> element_work(test, Event({"items": [{"a": 1}, {"a": 2}, {"a": 3}]}), None)
+    6
+    """
+    work = 0
+    for test in filter_.atoms():
+        if isinstance(test, ElementTest):
+            found = elements(event, test.attribute, schema)
+            work += len(found) * sum(1 for _ in test.condition.atoms())
+            if has_element_tests(test.condition):
+                below = None if schema is None else schema.below(test.attribute)
+                for element in found:
+                    if work > MAX_ELEMENT_WORK:
+                        break
+                    work += element_work(test.condition, element, below)
+    return work
 
 
 def element_translation(filter_: Filter, mode: Mode, schema: Schema | None) -> Translation:

@@ -22,7 +22,7 @@ from tamis.xml.translating import approximate
 from tamis.xml.work import Evaluation, Focus, XMLQueryLimits
 from tamis.xml.xpath import XPathParser
 from tamis.xml.xql import XQLParser
-from tamis.xml.xql_terms import UserFunction, UserOperator
+from tamis.xml.xql_terms import NUMBER_METHODS, MethodCall, UserFunction, UserOperator
 from tamis.xml.xql_words import KEYWORDS, OPERATORS, TAKEN_NAMES
 
 LANGUAGES: Final = ("xql", "xpath")
@@ -70,6 +70,7 @@ class XMLQuery:
 
     def matches(self, document: Document) -> bool:
         """Return whether the query is true, or finds something."""
+        self._require_truth()
         return truth_of(self.evaluate(document))
 
     def evaluate(self, document: Document) -> Any:
@@ -77,6 +78,15 @@ class XMLQuery:
         evaluation = self._evaluation(document)
         found = self.expression.evaluate(evaluation, Focus(document.root))
         return [*found] if isinstance(found, tuple) else found
+
+    def _require_truth(self) -> None:
+        """Refuse a number of XQL, as conditions do; numbers of XPath are true or false."""
+        term = self.expression
+        if isinstance(term, MethodCall) and term.name in NUMBER_METHODS:
+            raise FilterTypeError(
+                f"{term.name}() is a number, neither true nor false: compare it, as in "
+                f"{self.text:.60} > 0"
+            )
 
     def _evaluation(self, document: Document) -> Evaluation:
         if not isinstance(document, Document):
@@ -98,6 +108,7 @@ class XMLQuery:
         >>> print(query("order[@number > 5]/line/sku = 'chair'").translation().filter)
         `/order/@number` > 5 and `/order/line/sku` = "chair"
         """
+        self._require_truth()
         found = approximate(self.expression, correlated=correlated)
         if found.is_always_exact:
             return Translation(found.filter)
