@@ -69,6 +69,8 @@ def match_simple_filters() -> None:
     """Use the quick path of single events, which takes only tests of values."""
     engine = Engine()
     engine.add_many(Subscription(n, f'text = "a{n}" and number < {n}') for n in range(50))
+    engine.add("part", 'text contains "a"')
+    engine.match_batch([{"text": "a1", "number": 0}])
     engine.match({"text": "a1", "number": 0})
     engine.match_json(b'{"text": "a\\u0031", "number": 0, "other": 1.5}')
     engine.match_json(b'{"text": ["a1", "b"], "number": 0}')

@@ -68,6 +68,8 @@ def _use_kernels() -> None:
     simple = Engine()
     simple.add_many(Subscription(number, _RARE.format(number)) for number in range(_SIMPLE_COUNT))
     simple.add("part", 'text contains "a"')
+    # A batch has them compiled at once, rather than in the background.
+    simple.match_batch(_EVENTS[:1])
     simple.match(_EVENTS[0])
     for text in _SINGLE_TEXTS:
         simple.match_json(text)

@@ -14,6 +14,7 @@ from tamis import Engine, FilterLimits, Mode, Schema, Subscription, attribute
 from tamis.errors import TamisError
 from tamis.languages import parse
 from tamis.matching import engine as engine_module
+from tamis.matching import subscriptions
 from tamis.matching.compile.programs import compile_filter
 from tamis.matching.compile.texts import TextCompiler
 from tamis.matching.compile.vocabulary import Vocabulary
@@ -177,7 +178,7 @@ def test_many_subscriptions_are_accepted_and_refused_as_one_by_one(
     alone_added = alone.add_many(given_rows(Random(3)))
     with (
         patch.object(engine_module, "MIN_TEXTS", 1),
-        patch.object(engine_module, "ROWS_PER_BATCH", rows_per_batch),
+        patch.object(subscriptions, "ROWS_PER_BATCH", rows_per_batch),
     ):
         added = together.add_many(given_rows(Random(3)))
     assert added == alone_added
@@ -207,7 +208,7 @@ def test_rows_of_nothing_but_texts_are_added_as_one_by_one(
     alone_added = alone.add_many(rows)
     with (
         patch.object(engine_module, "MIN_TEXTS", 1),
-        patch.object(engine_module, "ROWS_PER_BATCH", 30),
+        patch.object(subscriptions, "ROWS_PER_BATCH", 30),
     ):
         added = together.add_many(rows)
     assert added == alone_added
