@@ -37,6 +37,7 @@ def run_without(modules: tuple[str, ...], code: str) -> subprocess.CompletedProc
         ("broker", "import tamis.broker", "Import"),
         ("broker", "from tamis import open_bus", "Import"),
         pytest.param("broker", "import tamis; tamis.open_bus", "Attribute", marks=pytest.mark.slow),
+        ("kafka", "from tamis.spark import KafkaSink; KafkaSink('a:1', 't')", "Import"),
         ("spark", "import tamis.spark", "Import"),
         ("spark", "import tamis; tamis.spark", "Attribute"),
         ("xml", "import tamis.xml", "Import"),

@@ -23,6 +23,7 @@ EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
         "structlog",
         "uvicorn",
     ),
+    "kafka": ("confluent_kafka",),
     "spark": ("pyspark",),
     "xml": ("lxml",),
 }

@@ -95,11 +95,7 @@ class Driver:
 
     def busy_workers(self) -> list[int]:
         """Return the Python workers that compute: children of the process they are forked from."""
-        found = [
-            one for one in descendants(self.process.pid) if "tamis.spark.daemon" in one.command
-        ]
-        daemons = {one.id for one in found if one.parent not in {other.id for other in found}}
-        return [one.id for one in found if one.id not in daemons and one.state == "R"]
+        return workers_of(self.process.pid, busy=True)
 
     def busy_executors(self) -> list[int]:
         """Return the executors one of whose workers computes."""
@@ -150,6 +146,13 @@ def descendants(root: int) -> list[Process]:
         known |= {one.id for one in more}
         found += more
     return found
+
+
+def workers_of(driver: int, *, busy: bool = False) -> list[int]:
+    """Return the Python workers of a driver, all of them or those that compute."""
+    found = [one for one in descendants(driver) if "tamis.spark.daemon" in one.command]
+    daemons = {one.id for one in found if one.parent not in {other.id for other in found}}
+    return [one.id for one in found if one.id not in daemons and (one.state == "R" or not busy)]
 
 
 def processes() -> Iterator[Process]:

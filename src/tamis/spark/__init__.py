@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tamis.spark.connectors.broker_sink import BrokerSink
     from tamis.spark.connectors.broker_stream import read_broker
     from tamis.spark.connectors.folder import read_batches, read_results
+    from tamis.spark.connectors.kafka_sink import KafkaSink
+    from tamis.spark.connectors.table_sink import TableSink
+    from tamis.spark.files.forecast import Forecast, forecast_files
     from tamis.spark.files.generate import Generated, event_rows, generate, subscription_rows
     from tamis.spark.files.match_files import match_files
     from tamis.spark.library.changes import ChangeReport, change_subscriptions
@@ -37,6 +40,9 @@ else:
             "tamis.spark.connectors.broker_sink": "BrokerSink",
             "tamis.spark.connectors.broker_stream": "read_broker",
             "tamis.spark.connectors.folder": "read_batches read_results",
+            "tamis.spark.connectors.kafka_sink": "KafkaSink",
+            "tamis.spark.connectors.table_sink": "TableSink",
+            "tamis.spark.files.forecast": "Forecast forecast_files",
             "tamis.spark.files.generate": "Generated event_rows generate subscription_rows",
             "tamis.spark.files.match_files": "match_files",
             "tamis.spark.library.changes": "ChangeReport change_subscriptions",
@@ -59,18 +65,22 @@ __all__ = [
     "ChangeReport",
     "CompileReport",
     "Counts",
+    "Forecast",
     "Generated",
+    "KafkaSink",
     "Library",
     "MatchRun",
     "Output",
     "Pin",
     "StreamOptions",
+    "TableSink",
     "Tally",
     "Version",
     "change_subscriptions",
     "compile_subscriptions",
     "density_experiment",
     "event_rows",
+    "forecast_files",
     "generate",
     "local_session",
     "match",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 from base64 import urlsafe_b64encode
@@ -10,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
-
-import pytest
 
 from waiting import eventually
 
@@ -23,8 +20,10 @@ process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller}
 controller.listener.names=CONTROLLER
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}{more}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{more}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL
+inter.broker.listener.name=PLAINTEXT
 log.dirs={folder}/log
 num.partitions=2
 offsets.topic.replication.factor=1
@@ -32,27 +31,26 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 """
 
-
-def fetch_jars(profile: str, folder: Path) -> list[Path]:
-    """Return the jars of a profile of the pom, fetched by Maven; skip the test without them."""
-    for program in ("java", "mvn"):
-        if shutil.which(program) is None:
-            pytest.skip(f"the Kafka test needs {program}")
-    target = folder / profile
-    copy = ["dependency:copy-dependencies", f"-DoutputDirectory={target}"]
-    command = ["mvn", "-q", "-B", "-f", str(POM), "-P", profile, *copy]
-    fetched = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    if fetched.returncode:
-        pytest.skip(f"Maven did not get the jars of Kafka: {fetched.stdout[-500:]}")
-    return sorted(target.glob("*.jar"))
+TLS = """
+ssl.keystore.type=PEM
+ssl.keystore.location={keys}
+"""
 
 
 @contextmanager
-def running_kafka(jars: list[Path], folder: Path) -> Iterator[str]:
-    """Run a server; yield its address."""
-    port, controller = free_port(), free_port()
+def running_kafka(
+    jars: list[Path], folder: Path, certificate: tuple[Path, Path] | None = None
+) -> Iterator[str]:
+    """Run a server; yield its address, which takes TLS if there is a certificate with its key."""
+    port, controller, secure = free_port(), free_port(), free_port()
     config = folder / "server.properties"
-    config.write_text(CONFIG.format(port=port, controller=controller, folder=folder))
+    more = f",SSL://127.0.0.1:{secure}" if certificate else ""
+    text = CONFIG.format(port=port, controller=controller, folder=folder, more=more)
+    if certificate is not None:
+        keys = folder / "keys.pem"
+        keys.write_text("".join(path.read_text() for path in reversed(certificate)))
+        text += TLS.format(keys=keys)
+    config.write_text(text)
     java = ["java", "-Xmx256m", "-cp", ":".join(map(str, jars))]
     cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
     storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
@@ -61,7 +59,7 @@ def running_kafka(jars: list[Path], folder: Path) -> Iterator[str]:
         server = subprocess.Popen([*java, "kafka.Kafka", str(config)], stdout=log, stderr=log)  # noqa: S603
         try:
             wait_for_port(port, server)
-            yield f"127.0.0.1:{port}"
+            yield f"127.0.0.1:{secure if certificate else port}"
         finally:
             server.kill()
             server.wait()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from spark.jars import fetch_jars
 from spark.kafka.program import LATER, SUBS, events
-from spark.kafka.server import fetch_jars, running_kafka
+from spark.kafka.server import POM, running_kafka
 from tamis.languages import parse
 
 TESTS = Path(__file__).parents[2]
@@ -23,8 +24,8 @@ Row = dict[str, Any]
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Row]]:
     folder = tmp_path_factory.mktemp("kafka")
-    jars = ",".join(map(str, fetch_jars("connector", folder)))
-    with running_kafka(fetch_jars("server", folder), folder) as servers:
+    jars = ",".join(map(str, fetch_jars(POM, "connector", folder)))
+    with running_kafka(fetch_jars(POM, "server", folder), folder) as servers:
         command = [sys.executable, "-m", "spark.kafka.program", servers, str(folder), jars]
         ran = subprocess.run(  # noqa: S603
             command, cwd=TESTS, capture_output=True, text=True, check=False, timeout=TIMEOUT

@@ -79,6 +79,30 @@ def test_pairs_by_explode_and_events_as_json(spark: SparkSession, report: Compil
 
 
 @needs_functions
+def test_a_function_of_a_table_gives_the_pairs_of_match(
+    spark: SparkSession, report: CompileReport
+) -> None:
+    register(spark, report.version, "alerts", output="counts")
+    found = spark.sql("SELECT * FROM alerts_pairs(TABLE(sql_events))").collect()
+    pairs = match(report.version, output="pairs")
+    expected = spark.table("sql_events").transform(pairs).collect()
+    assert found[0].__fields__ == expected[0].__fields__
+    assert sorted(found, key=repr) == sorted(expected, key=repr)
+    grouped = """
+        SELECT subscription, count(*) AS events
+        FROM alerts_pairs(TABLE(SELECT price, symbol FROM sql_events WHERE n < 30))
+        GROUP BY subscription"""
+    counts = {row["subscription"]: row["events"] for row in spark.sql(grouped).collect()}
+    assert counts["cheap"] == sum(
+        row["subscription"] == "cheap" for row in expected if row["n"] < 30
+    )
+    with pytest.raises(Exception, match="should be a table of events, as in TABLE"):
+        spark.sql("SELECT * FROM alerts_pairs(5)").collect()
+    with pytest.raises(Exception, match="the events have a column 'error', which pairs have too"):
+        spark.sql("SELECT * FROM alerts_pairs(TABLE(SELECT price, 1 AS error FROM sql_events))")
+
+
+@needs_functions
 def test_rejected_events_are_null_and_have_a_reason(
     spark: SparkSession, report: CompileReport
 ) -> None:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
+import typer
+
+from tamis.cli.console import stdout
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import argument, mistake, no_default
 from tamis.cli.spark.jobs import spark_job, write_summary
@@ -18,17 +22,17 @@ from tamis.cli.spark.options import (
     OutputForm,
     Overwrite,
     PlanName,
-    TargetFolder,
 )
 
 if TYPE_CHECKING:
-    from tamis.spark import Counts, Version
+    from tamis.spark import Counts, Forecast, Version
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark match events/ --library subscriptions/ --to matches/
 tamis spark match events.jsonl --library subscriptions/ --to matches/ --output pairs
 tamis spark match events/ --library subscriptions/ --to matches/ --report report.html
+tamis spark match events/ --library subscriptions/ --explain
 
 [bold]Exit code[/bold]
 
@@ -44,7 +48,7 @@ def match(
     ],
     *,
     library: LibraryFolder,
-    to: TargetFolder,
+    to: Annotated[Path | None, no_default("--to", metavar="FOLDER", help="Where to write.")] = None,
     version: Annotated[
         int | None,
         no_default(metavar="N", help="A version other than the newest."),
@@ -59,6 +63,10 @@ def match(
         Path | None,
         no_default(metavar="FILE", help="Write a report, as HTML."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option("--explain", help="Say what it will take, and match only a sample."),
+    ] = False,
     master: Master = "local[*]",
 ) -> int:
     """Match the events in files against a library, and write the matches of each.
@@ -69,6 +77,7 @@ def match(
         Library,
         MatchRun,
         Tally,
+        forecast_files,
         local_session,
         match_files,
         write,
@@ -76,10 +85,23 @@ def match(
     )
     from tamis.spark.report.notes import collect_notes  # noqa: PLC0415 - as above
 
-    if to.exists() and not overwrite:
-        raise mistake(f"{to} exists already; name another folder, or --overwrite it")
     versions = Library(library)
     pinned = versions.latest() if version is None else versions.version(version)
+    if explain:
+        return _explain(
+            forecast_files(
+                pinned,
+                events,
+                output=output,
+                format_=format_,
+                plan=plan,
+                cores=_cores(master),
+            )
+        )
+    if to is None:
+        raise mistake("name a folder for the results with --to, or --explain what it will take")
+    if to.exists() and not overwrite:
+        raise mistake(f"{to} exists already; name another folder, or --overwrite it")
     spark = local_session(master)
     started, tally = time.monotonic(), Tally()
     with spark_job(spark, "matching"), collect_notes() as notes:
@@ -116,3 +138,32 @@ def _facts(
         "events per second": round(counts.events / seconds),
         "written to": str(to),
     }
+
+
+def _cores(master: str) -> int | None:
+    """Return the cores that a master on this machine uses; None if it does not tell."""
+    found = re.match(r"local(?:-cluster)?\[(\d+)(?:,(\d+))?", master)
+    if found is None:
+        return 1 if master == "local" else None
+    of_each = found[2] if master.startswith("local-cluster") else None
+    return int(found[1]) * int(of_each or 1)
+
+
+def _explain(forecast: Forecast) -> int:
+    write_summary(
+        {
+            "plan": f"{forecast.plan.strategy}: {forecast.plan.reason}",
+            "events": forecast.events,
+            "tasks": forecast.tasks,
+            "cores": forecast.cores,
+            "seconds of matching": forecast.seconds,
+            "matches per event": forecast.matches_per_event,
+            "rejected": f"{forecast.rejected:.1%}",
+            "memory of a machine": f"{forecast.shared_bytes / 1e6:,.0f} MB",
+            "and of each worker": f"{forecast.worker_bytes / 1e6:,.0f} MB",
+            "sample": forecast.sample,
+        }
+    )
+    for advice in forecast.advice or ("nothing is known that would make it cheaper",):
+        stdout().print(f"cheaper: {advice}" if forecast.advice else advice, highlight=False)
+    return FINE

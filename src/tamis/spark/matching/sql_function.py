@@ -1,7 +1,15 @@
-"""A library as a function of SQL: `SELECT *, alerts(struct(*)) FROM events`."""
+"""A library as functions of SQL: of an event, and of a table of events.
+
+::
+
+    SELECT *, alerts(struct(*)) FROM events
+    SELECT * FROM alerts_pairs(TABLE(events))
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from typing import Any, Final, NamedTuple
@@ -11,6 +19,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from tamis.errors import EventError, SchemaError
 from tamis.events.batch import EventBatch
@@ -23,10 +32,13 @@ from tamis.spark.matching.outputs import Output, ShardMatches, result_columns, r
 from tamis.spark.matching.plan import Machine, Strategy, choose_plan
 from tamis.spark.matching.request import MatchOptions, numbers_of, require_no_elements
 from tamis.spark.matching.shard_cache import SHARDS
-from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout
-from tamis.spark.runtime.versions import require_spark
+from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout, RowMatcher
+from tamis.spark.runtime.versions import arrow_type, require_spark
 
 ERROR_SUFFIX: Final = "_error"
+PAIRS_SUFFIX: Final = "_pairs"
+ROWS_PER_BATCH: Final = 10_000
+_NUMBER: Final = "_number"
 
 
 def register(
@@ -41,7 +53,9 @@ def register(
 
     It gives what `match` has in its first column, in the form of an output other than pairs, and
     NULL for a rejected event, for which the function with the suffix `_error` gives the reason.
-    The call pins the newest version, and the time by which subscriptions expire.
+    The function with the suffix `_pairs` takes a table of events, and gives their columns with
+    `subscription` and `error`: a row for each match, and one for each rejected event. The call pins
+    the newest version, and the time by which subscriptions expire.
     """
     require_spark((4, 1), "a function of SQL takes")
     function = SqlFunction(_job(library, output, now))
@@ -58,6 +72,53 @@ def register(
     arrow_udf: Any = getattr(F, "arrow_udf")  # noqa: B009
     spark.udf.register(name, arrow_udf(matches, field.dataType))
     spark.udf.register(f"{name}{ERROR_SUFFIX}", arrow_udf(error, T.StringType()))
+    spark.udtf.register(f"{name}{PAIRS_SUFFIX}", F.udtf(_pairs_handler(function)))
+
+
+@dataclass
+class PairsResult(AnalyzeResult):
+    """What Spark passes on to every task: the columns of the events, as Arrow has them."""
+
+    columns: pa.Schema = None
+
+
+def _pairs_handler(function: SqlFunction) -> type:
+    """Return the class that Spark makes an instance of for each task.
+
+    Spark has functions of tables in Arrow, but not yet with columns that depend on the argument.
+    """
+    id_type = function.job.numbers.spark_type
+
+    class Handler:
+        def __init__(self, analyzed: PairsResult) -> None:
+            self._columns = analyzed.columns
+            self._rows: list[Any] = []
+
+        @staticmethod
+        def analyze(events: AnalyzeArgument) -> PairsResult:
+            if not events.isTable or not isinstance(events.dataType, T.StructType):
+                raise SchemaError("the argument should be a table of events, as in TABLE(events)")
+            added = [T.StructField("subscription", id_type), T.StructField("error", T.StringType())]
+            for name in events.dataType.names:
+                if name in [field.name for field in added]:
+                    raise SchemaError(
+                        f"the events have a column {name!r}, which pairs have too; rename it"
+                    )
+            columns = [(field.name, arrow_type(field.dataType)) for field in events.dataType]
+            schema = T.StructType([*events.dataType.fields, *added])
+            return PairsResult(schema, columns=pa.schema(columns))
+
+        def eval(self, event: Any) -> Iterator[tuple[Any, ...]]:
+            self._rows.append(event)
+            if len(self._rows) >= ROWS_PER_BATCH:
+                yield from self.terminate()
+
+        def terminate(self) -> Iterator[tuple[Any, ...]]:
+            rows, self._rows = self._rows, []
+            if rows:
+                yield from function.pairs(rows, self._columns)
+
+    return Handler
 
 
 class SqlFunction(NamedTuple):
@@ -77,6 +138,25 @@ class SqlFunction(NamedTuple):
         found = self._events(events).errors
         reasons = [str(found[row]) if row in found else None for row in range(len(events))]
         return pa.array(reasons, pa.string())
+
+    def pairs(self, rows: Sequence[Any], columns: pa.Schema) -> Iterator[tuple[Any, ...]]:
+        """Yield rows of events with a subscription each, or with an error."""
+        events = [row.asDict(recursive=True) for row in rows]
+        batch = pa.RecordBatch.from_pylist(events, columns)
+        numbered = batch.append_column(_NUMBER, pa.array(range(len(rows))))
+        width = len(columns)
+        job = self.job._replace(
+            output=Output.PAIRS,
+            unmatched=False,
+            wanted=_wanted(self.job, columns),
+            layout=RowLayout(
+                ((_NUMBER, width),), tuple((name, at) for at, name in enumerate(columns.names))
+            ),
+        )
+        for found in RowMatcher(job).results(numbered):
+            places = (found.column(name).to_pylist() for name in (_NUMBER, "subscription", "error"))
+            for at, subscription, error in zip(*places, strict=True):
+                yield (*rows[at], subscription, error)
 
     def _events(self, events: pa.Array[Any]) -> EventBatch:
         type_ = events.type
@@ -126,8 +206,8 @@ def _job(
     request = MatchOptions(output).request(library, now)
     if request.output is Output.PAIRS:
         raise SchemaError(
-            "a function gives one value for each event; for pairs, use the output 'ids', and "
-            "explode(…) in an outer query"
+            "a function gives one value for each event; for pairs, register another output, and "
+            "use the function of a table, whose name ends in _pairs"
         )
     version = request.version
     require_no_elements(version, "a function of SQL may get structs, which have")
