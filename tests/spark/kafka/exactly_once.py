@@ -111,7 +111,7 @@ class Route:
                 if message.error():
                     ended += 1
                 else:
-                    rows.append(json.loads(message.value()))
+                    rows.append(json.loads(message.value() or b""))
         consumer.close()
         return [(row["partition"], row["offset"], row.get("subscription")) for row in rows]
 

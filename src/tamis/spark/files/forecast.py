@@ -88,8 +88,8 @@ def forecast_files(
     size = default_split_size(files.paths, kind)
     splits = split_files(files.paths, kind, size)
     sample = _Sample(request, kind, files.paths)
-    chosen = splits[:: max(1, len(splits) // SAMPLE_SPLITS)][:SAMPLE_SPLITS]
-    measured = sample.measure(chosen)
+    places = sorted({len(splits) * at // SAMPLE_SPLITS for at in range(SAMPLE_SPLITS)})
+    measured = sample.measure([splits[at] for at in places if at < len(splits)])
     plan_ = choose_plan(
         request.version,
         Machine.like_this(memory),
@@ -125,7 +125,13 @@ class _Measured(NamedTuple):
     bytes: int = 0
 
     def plus(self, other: _Measured) -> _Measured:
-        return _Measured(*map(sum, zip(self, other, strict=True)))
+        return _Measured(
+            self.events + other.events,
+            self.seconds + other.seconds,
+            self.matches + other.matches,
+            self.rejected + other.rejected,
+            self.bytes + other.bytes,
+        )
 
 
 class _Sample:

@@ -72,7 +72,8 @@ def register(
     arrow_udf: Any = getattr(F, "arrow_udf")  # noqa: B009
     spark.udf.register(name, arrow_udf(matches, field.dataType))
     spark.udf.register(f"{name}{ERROR_SUFFIX}", arrow_udf(error, T.StringType()))
-    spark.udtf.register(f"{name}{PAIRS_SUFFIX}", F.udtf(_pairs_handler(function)))
+    udtf: Any = F.udtf
+    spark.udtf.register(f"{name}{PAIRS_SUFFIX}", udtf(_pairs_handler(function)))
 
 
 @dataclass
