@@ -87,7 +87,7 @@ def forecast_files(
     kind = known_format(format_ or format_of_files(files.paths))
     size = default_split_size(files.paths, kind)
     splits = split_files(files.paths, kind, size)
-    sample = _Sample(request, kind, files.paths)
+    sample = _EventSample(request, kind, files.paths)
     places = sorted({len(splits) * at // SAMPLE_SPLITS for at in range(SAMPLE_SPLITS)})
     measured = sample.measure([splits[at] for at in places if at < len(splits)])
     plan_ = choose_plan(
@@ -134,7 +134,7 @@ class _Measured(NamedTuple):
         )
 
 
-class _Sample:
+class _EventSample:
     """Reads and matches events as a worker does."""
 
     def __init__(self, request: MatchRequest, kind: str, paths: Sequence[Path]) -> None:

@@ -90,7 +90,7 @@ def _pairs_handler(function: SqlFunction) -> type:
     """
     id_type = function.job.numbers.spark_type
 
-    class Handler:
+    class PairsFunction:
         def __init__(self, analyzed: PairsResult) -> None:
             self._columns = analyzed.columns
             self._rows: list[Any] = []
@@ -119,7 +119,7 @@ def _pairs_handler(function: SqlFunction) -> type:
             if rows:
                 yield from function.pairs(rows, self._columns)
 
-    return Handler
+    return PairsFunction
 
 
 class SqlFunction(NamedTuple):
