@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from spark.environments import ROOT, TIMEOUT_SECONDS, environment
 from tamis.errors import SparkError
 from tamis.spark.runtime import versions
 from tamis.spark.runtime.versions import (
@@ -21,9 +22,6 @@ from tamis.spark.runtime.versions import (
     require_spark,
 )
 
-ROOT = Path(__file__).parents[3]
-TIMEOUT_SECONDS = 3_000.0
-"""Long, because the machine may be busy with other tests."""
 # The newest release is what all other tests run on.
 OLDER = ["3.5", "4.0", "4.1", "4.2"]
 # Batch, files, streams, rejected rows, every plan and every output, against the oracle.
@@ -39,7 +37,6 @@ CONTRACT = [
     "streaming/test_stream.py",
     "report/test_report.py",
 ]
-TOOLS = ["hypothesis", "pytest", "pytest-rerunfailures", "pytest-xdist"]
 
 
 def test_hashes_are_those_of_spark(spark: SparkSession) -> None:
@@ -92,7 +89,22 @@ def test_releases(version: str, release: tuple[int, int]) -> None:
 @pytest.mark.parametrize("release", OLDER)
 def test_the_contract_holds_on_older_releases(release: str, tmp_path: Path) -> None:
     """Run the tests of `CONTRACT` in an environment with the newest patch of a release."""
-    python = _environment(tmp_path / "environment", release)
+    run_contract(release, environment(tmp_path / "environment", release))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.12", "3.13"])
+def test_the_contract_holds_on_newer_pythons(version: str, tmp_path: Path) -> None:
+    """Run them with the newest Spark, on an interpreter of pyenv or one that is on the path."""
+    roots = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    base = str(roots[-1]) if roots else shutil.which(f"python{version}")
+    if base is None:
+        pytest.skip(f"there is no Python {version} on this machine")
+    newest = ".".join(map(str, versions.SPARK))
+    run_contract(version, environment(tmp_path / "environment", newest, base=base))
+
+
+def run_contract(name: str, python: str) -> None:
     tests = [f"tests/spark/{name}" for name in CONTRACT]
     # Older versions warn of what is deprecated in newer libraries.
     command = [python, "-m", "pytest", "-q", "-n", "0", "-W", "ignore", *tests]
@@ -106,16 +118,5 @@ def test_the_contract_holds_on_older_releases(release: str, tmp_path: Path) -> N
         check=False,
         timeout=TIMEOUT_SECONDS,
     )
-    print(release, run.stdout.splitlines()[-1])
+    print(name, run.stdout.splitlines()[-1])
     assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-5_000:]
-
-
-def _environment(folder: Path, release: str) -> str:
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)  # noqa: S603
-    python = str(folder / "bin" / "python")
-    uv = Path(sys.executable).with_name("uv")
-    with_uv = [str(uv), "pip", "install", "--python", python]
-    install = with_uv if uv.exists() else [python, "-m", "pip", "install"]
-    wanted = ["--editable", f"{ROOT}[all]", f"pyspark~={release}.0", *TOOLS]
-    subprocess.run([*install, "--quiet", *wanted], check=True, timeout=TIMEOUT_SECONDS)  # noqa: S603
-    return python
