@@ -160,7 +160,7 @@ def test_an_executor_that_matches_needs_only_the_base_and_the_cluster_s_spark() 
 EXTRAS_OF = {
     "client": ("client",),
     "broker": ("broker", "client"),
-    "spark": ("spark", "client"),
+    "spark": ("spark", "client", "kafka"),
     "access/jwt.py": ("broker",),
     "sources": ("duckdb",),
     "cli/spark": ("spark",),
