@@ -59,9 +59,9 @@ covering-kernels: $(BASE)
 rewritten: $(READY)
 	@$(BIN)/pytest -q -p no:cacheprovider --collect-only >/dev/null 2>&1 || true
 
-# More processes than processors: many tests wait, for servers and for time.
+# Each process costs some ten seconds of processor time: it collects the tests, and loads kernels.
 unit: kernels rewritten ## Run the default tests
-	$(BIN)/pytest -q -n 5 --no-loadscope-reorder
+	$(BIN)/pytest -q -n 3 --no-loadscope-reorder
 
 test: ## Run everything CI runs, checks and tests side by side
 	@$(MAKE) --no-print-directory --jobs 3 check unit

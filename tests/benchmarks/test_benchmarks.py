@@ -151,6 +151,7 @@ def test_alternatives_may_count_fewer_events() -> None:
     agree({"short": counts(0), "one": counts(0, 2)})
 
 
+@pytest.mark.slow
 def test_a_benchmark_refuses_an_engine_that_misses_a_match(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_one(work: conjunctive.Conjunctions) -> Engine:
         engine = engine_of(work)

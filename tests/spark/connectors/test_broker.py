@@ -79,6 +79,7 @@ def crash(*_: object) -> None:
     raise CrashError
 
 
+@pytest.mark.slow
 def test_every_event_is_matched_exactly_once_despite_failures(
     spark: SparkSession, server: ServerProcess, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

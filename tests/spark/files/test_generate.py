@@ -50,6 +50,7 @@ def test_rows_do_not_depend_on_the_number_of_tasks(
     assert in_order(events).to_pylist() == MARKET.events(0, 1_000, 7, 0.4).to_pylist()
 
 
+@pytest.mark.slow
 def test_both_formats_hold_the_same_events_and_match_alike(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -100,6 +101,7 @@ def test_mistakes_are_sentences(spark: SparkSession, tmp_path: Path) -> None:
         event_rows(spark, "none", 1)
 
 
+@pytest.mark.slow
 def test_the_density_experiment_finds_what_the_oracle_finds(
     spark: SparkSession, tmp_path: Path
 ) -> None:
