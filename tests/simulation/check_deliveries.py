@@ -93,7 +93,9 @@ class DeliveryChecker(SightChecker):
                 f"{sequence}, {entry.event.document}"
             )
         progress = subscription.of(sequence)
-        if progress.acknowledged == YES and now > progress.acknowledged_at + GRACE_SECONDS:
+        is_the_same = subscription.perhaps_anew_since == inf
+        is_over = progress.acknowledged == YES and now > progress.acknowledged_at + GRACE_SECONDS
+        if is_over and is_the_same:
             self.fail(
                 f"{subscription} gets {sequence} again, acknowledged at "
                 f"{progress.acknowledged_at:.3f}"
@@ -103,7 +105,7 @@ class DeliveryChecker(SightChecker):
             if is_late and self.was_always_visible(subscription, entry, now):
                 self.fail(f"{subscription} gets {sequence} after {subscription.last_first}")
             subscription.last_first = max(subscription.last_first, sequence)
-        if delivery.attempt <= progress.attempt_floor:
+        if delivery.attempt <= progress.attempt_floor and is_the_same:
             self.fail(
                 f"{subscription} gets {sequence}, attempt {delivery.attempt} after "
                 f"{progress.attempt_floor}"

@@ -145,7 +145,12 @@ class Checker(DeliveryChecker):
             self.perhaps_made.setdefault(key, (self.log.next, self.now))
             self.perhaps_used.setdefault(key, set()).add(credential.roles)
             known = self.subscriptions.get(key)
-            if known is not None and wanted.lifetime is not None:
+            if known is None:
+                return
+            if known.is_ended != NO or self.now >= known.expires_from:
+                # It may be gone, and made anew even if the answer does not come.
+                known.perhaps_anew_since = min(known.perhaps_anew_since, self.now)
+            if wanted.lifetime is not None:
                 # It may be renewed, even if the answer does not come.
                 known.expires_by = inf
 
@@ -171,6 +176,9 @@ class Checker(DeliveryChecker):
             self._check_may_be_gone(known)
             self._forget(key)
             known = None
+        if known is not None and resumed and known.perhaps_anew_since == asked_at:
+            # This request has found it, and there was no other that may have made it anew.
+            known.perhaps_anew_since = inf
         if known is None:
             known = SubscriptionModel(
                 owner=credential.principal,

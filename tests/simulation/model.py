@@ -109,6 +109,8 @@ class SubscriptionModel:
     """When it expires, by the monotonic clock, as far as that is known."""
     doubts: list[tuple[float, float]] = field(default_factory=list)
     """When it may have been expired, before it was renewed."""
+    perhaps_anew_since: float = inf
+    """When somebody without an answer may have made it anew, after it had ended or expired."""
     is_ended: str = NO
     ended_at: float = inf
     roles: set[tuple[str, ...]] = field(default_factory=set)
@@ -161,6 +163,8 @@ class SubscriptionModel:
         doubts = self.doubts
         if now >= self.expires_from:
             doubts = [*doubts, (self.expires_from, inf)]
+        if self.perhaps_anew_since < inf:
+            doubts = [*doubts, (-inf, self.perhaps_anew_since)]
         return not any(start - MATCHED_SECONDS <= stored_at <= end for start, end in doubts)
 
     def delivered(self) -> Iterator[tuple[int, Progress]]:

@@ -147,6 +147,9 @@ class Notifier:
         try:
             if task is not None and task is not asyncio.current_task():
                 task.cancel()
+                # From now on it sends nothing, but an exact check in a thread has to end first.
+                # Whoever connects meanwhile gets these events before later ones.
+                subscription.queue.forget_sent(attachment)
                 await asyncio.wait([task])
         finally:
             subscription.queue.forget_sent(attachment)
