@@ -14,6 +14,7 @@ from tamis.errors import FilterTypeError
 from tamis.events import Schema
 from tamis.events.elements import elements
 from tamis.events.schema import check_schema
+from tamis.filters.atoms import Atom
 from tamis.filters.boolean import Connective, Filter, Not, one_deeper
 from tamis.filters.modes import View
 from tamis.filters.printing import ANY, show_name
@@ -81,7 +82,18 @@ class ElementTest(Filter, frozen=True):
 
 def has_element_tests(filter_: Filter) -> bool:
     """Return whether there is a test of elements in a filter."""
-    return any(isinstance(atom, ElementTest) for atom in filter_.atoms())
+    left = [filter_]
+    while left:
+        one = left.pop()
+        if isinstance(one, Atom):
+            continue
+        if isinstance(one, ElementTest):
+            return True
+        if isinstance(one, Connective):
+            left += one.terms
+        elif isinstance(one, Not):
+            left.append(one.term)
+    return False
 
 
 def refuse_element_tests(filter_: Filter, where: str) -> None:
@@ -96,17 +108,21 @@ def refuse_element_tests(filter_: Filter, where: str) -> None:
             )
 
 
-def conditions_in(filter_: Filter) -> Iterator[Filter]:
-    """Yield the atoms of a filter, and in place of a test of elements those of its condition."""
+def conditions_in(filter_: Filter) -> list[Filter]:
+    """Return the atoms of a filter, and in place of a test of elements those of its condition."""
+    found: list[Filter] = []
     left = [filter_]
+    # No generators and patterns: this is done with every filter that is read.
     while left:
         one = left.pop()
-        match one:
-            case ElementTest(condition=condition):
-                left.append(condition)
-            case Not(term=term):
-                left.append(term)
-            case Connective(terms=terms):
-                left += reversed(terms)
-            case _:
-                yield from one.atoms()
+        if isinstance(one, Atom):
+            found.append(one)
+        elif isinstance(one, Connective):
+            left += one.terms[::-1]
+        elif isinstance(one, Not):
+            left.append(one.term)
+        elif isinstance(one, ElementTest):
+            left.append(one.condition)
+        else:
+            found += one.atoms()
+    return found

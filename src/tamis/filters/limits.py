@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from tamis.errors import LimitError
@@ -45,15 +46,28 @@ class FilterLimits(NamedTuple):
     def check(self, filter_: Filter) -> None:
         """Refuse a filter with too many atoms, levels or steps; linear in its size."""
         self.check_depth(filter_)
-        cost = sum(map(atom_cost, conditions_in(filter_)))
+        cost, patterns = 0, list[Filter]()
+        for atom in conditions_in(filter_):
+            # Most are of these, and every filter comes through here.
+            if type(atom) in _PLAIN:
+                cost += 1
+                continue
+            cost += atom_cost(atom)
+            if isinstance(atom, MAY_BE_PATTERNS):
+                patterns.append(atom)
         if cost > self.atoms:
             raise LimitError("atoms in the filter", actual=cost, limit=self.atoms)
-        self.check_steps(filter_)
+        if patterns:
+            self._check_steps(patterns)
 
     def check_steps(self, filter_: Filter) -> None:
         """Refuse a filter whose regular expressions may take too long."""
-        atoms = conditions_in(filter_)
-        tests = [bare_test(atom) for atom in atoms if isinstance(atom, _MAY_BE_PATTERNS)]
+        self._check_steps(
+            [atom for atom in conditions_in(filter_) if isinstance(atom, MAY_BE_PATTERNS)]
+        )
+
+    def _check_steps(self, atoms: Sequence[Filter]) -> None:
+        tests = [bare_test(atom) for atom in atoms]
         steps = sum(pattern_steps(test.pattern) for test in tests if isinstance(test, Regex))
         if steps > self.steps:
             raise LimitError(
@@ -70,8 +84,9 @@ class FilterLimits(NamedTuple):
             raise LimitError("levels inside the filter", actual=filter_.depth, limit=depth)
 
 
-_MAY_BE_PATTERNS: Final = (Regex, Caseless, AnyText)
-_SINGLE: Final = frozenset((Compare, Between, TextTest, Like, Regex))
+MAY_BE_PATTERNS: Final = (Regex, Caseless, AnyText)
+"""The only atoms that may be regular expressions."""
+_PLAIN: Final = frozenset((Compare, Between, TextTest, Like))
 
 # What was accepted once, under the limits of that time, is read again without any.
 NO_LIMITS: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
@@ -89,7 +104,7 @@ def steps_within(seconds: float, text_bytes: int) -> int:
 def atom_cost(atom: Filter) -> int:
     """Return how many atoms a node counts as."""
     # Most are of these, and parsers come through here for every atom.
-    if type(atom) in _SINGLE:
+    if type(atom) in _PLAIN:
         return 1
     test = bare_test(atom)
     if isinstance(test, In):

@@ -19,7 +19,7 @@ from tamis.filters.atoms import Caseless, In, InNetwork
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.element_test import ElementTest
-from tamis.filters.limits import atom_cost
+from tamis.filters.limits import MAY_BE_PATTERNS, atom_cost
 from tamis.filters.printing import ANY
 from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
 
@@ -114,6 +114,7 @@ class ExpressionParser:
         self.tokens = Tokens(text, self.pattern, limits)
         self._limits = limits
         self._cost = 0
+        self._has_patterns = False
         self._open = 0
         # Each operand with its first token; each operator with its precedence and token.
         self._operands: list[tuple[Operand, int]] = []
@@ -474,6 +475,7 @@ class ExpressionParser:
         if type(found.test if isinstance(found, Caseless) else found) not in _LISTS:
             self._cost += atom_cost(found)
         self._check_cost()
+        self._has_patterns = self._has_patterns or isinstance(found, MAY_BE_PATTERNS)
         return found
 
     def _check_cost(self) -> None:
@@ -483,5 +485,6 @@ class ExpressionParser:
     def _result(self) -> Filter:
         result = self._filter(*self._operands.pop())
         self._limits.check_depth(result)
-        self._limits.check_steps(result)
+        if self._has_patterns:
+            self._limits.check_steps(result)
         return result

@@ -179,8 +179,8 @@ class TamisParser(ExpressionParser):
 
     def counted(self, found: Filter) -> Filter:
         """Count an atom; one that was written for any attribute tests all of them."""
-        counted = super().counted(found)
-        return counted if not self._names_any or ANY not in found.attributes() else any_text(found)
+        super().counted(found)
+        return any_text(found) if self._names_any and ANY in found.attributes() else found
 
     def condition(self, expression: Expression, at: int) -> Filter:
         """Say what follows `any`, which is no condition."""
