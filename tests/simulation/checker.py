@@ -263,7 +263,9 @@ class Checker(DeliveryChecker):
             return
         if known is not None:
             known.is_ended, known.ended_at = YES, self.now
-        self._forget(key)
+        # Who asked for it earlier and has no answer yet may make it anew.
+        self.perhaps_settled.pop(key, None)
+        self.subscriptions.pop(key, None)
 
     def _forget(self, key: tuple[str, str]) -> None:
         self.perhaps_made.pop(key, None)

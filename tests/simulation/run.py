@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+import traceback
 
 from simulation.bugs import BUGS
 from simulation.world import Outcome, simulate
@@ -21,13 +22,18 @@ def main() -> int:
     seeds = range(first, last) if arguments.seed is None else [arguments.seed]
     started, violated, events, deliveries = time.perf_counter(), [], 0, 0
     for seed in seeds:
-        outcome = run(seed, arguments.bug)
+        try:
+            outcome = run(seed, arguments.bug)
+        except Exception:
+            violated.append(seed)
+            print(f"seed {seed}:", traceback.format_exc(), sep="\n", flush=True)
+            continue
         events, deliveries = events + outcome.events, deliveries + outcome.deliveries
         if arguments.trace:
             print(*outcome.history, sep="\n")
         if outcome.violations:
             violated.append(seed)
-            print(f"seed {seed}:", *outcome.violations[:5], sep="\n    ")
+            print(f"seed {seed}:", *outcome.violations[:5], sep="\n    ", flush=True)
     print(
         f"simulation: {len(seeds):,} seeds, {events:,} events, {deliveries:,} deliveries, "
         f"{len(violated):,} violated, {time.perf_counter() - started:.1f} s"

@@ -12,7 +12,7 @@ from simulation.model import NO, LogEntry, SubscriptionModel
 from tamis.broker import Broker
 from tamis.broker.broker import RETENTION_SECONDS
 from tamis.broker.publish.committer import HOPE_SECONDS
-from tamis.errors import RefusedError
+from tamis.errors import RefusedError, StorageError
 from tamis.protocol import Code
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ class Verdict:
         found = broker.subscription_index.find(subscription.owner, subscription.name)
         if found is None:
             return set()
-        letters = broker.store.state.dead_letters(found.number, 0, 1_000_000)
+        try:
+            letters = broker.store.state.dead_letters(found.number, 0, 1_000_000)
+        except StorageError:
+            # The broker has just ended, and the next one is asked.
+            return set()
         return {letter.sequence for letter in letters}
 
     def is_drained(self, subscriber: DurableSubscriber) -> bool:
