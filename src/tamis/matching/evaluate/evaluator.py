@@ -28,7 +28,7 @@ from tamis.matching.evaluate.batch_kernels import (
 )
 from tamis.matching.evaluate.cells import CellFinder
 from tamis.matching.evaluate.metering import Meter
-from tamis.matching.evaluate.multivalued import MultivaluedEvaluator, match_some_several
+from tamis.matching.evaluate.multivalued import MultivaluedEvaluator, match_mixed
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import Lists, PostingLists
 from tamis.matching.evaluate.segment_matches import (
@@ -110,7 +110,7 @@ class Evaluator:
             if cells.multivalued is None:
                 lists = self._postings.match(by_event)
             else:
-                lists = match_some_several(self._postings, by_event, cells.multivalued)
+                lists = match_mixed(self._postings, by_event, cells.multivalued)
         matches = SegmentMatches(self.compiled.unindexed, bitmap, *lists)
         if cells.multivalued is not None:
             self._multivalued.recompute(cells, cells.multivalued, matches)

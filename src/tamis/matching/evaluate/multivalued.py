@@ -20,10 +20,10 @@ from tamis.matching.compile.program_kernels import Leaves, gather
 from tamis.matching.compile.programs import Programs
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells
+from tamis.matching.evaluate.multivalued_kernels import CellRuns
 from tamis.matching.evaluate.posting_kernels import CellsByEvent
 from tamis.matching.evaluate.posting_lists import Lists, PostingLists
 from tamis.matching.evaluate.segment_matches import SegmentMatches
-from tamis.matching.evaluate.several_kernels import CellRuns
 
 # Attributes that hold several values vary little from batch to batch. But publishers choose them,
 # and a selection may be a copy of all programs.
@@ -163,7 +163,7 @@ class MultivaluedEvaluator:
         return Lanes(lane_starts, touched, self._compiled.variables.first)
 
 
-def match_some_several(
+def match_mixed(
     postings: PostingLists, cells: CellsByEvent, multivalued: NDArray[np.bool_]
 ) -> Lists:
     """Return the matches in posting lists of events of which some hold several values."""

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
+from tamis.matching.evaluate.multivalued_kernels import CellRuns, match_multivalued
 from tamis.matching.evaluate.posting_kernels import CellsByEvent, PostingWorkspace, match_postings
-from tamis.matching.evaluate.several_kernels import CellRuns, match_several
 
 Lists = tuple[NDArray[np.int64], NDArray[np.int32]]
 """The end of the list of subscriptions of each event, and all lists."""
@@ -66,7 +66,7 @@ class PostingLists:
         while event < length:
             first = event
             if isinstance(cells, CellRuns):
-                event = match_several(arrays, cells, first, ends, found)
+                event = match_multivalued(arrays, cells, first, ends, found)
             else:
                 event = match_postings(arrays, cells, first, ends, found)
             count = int(ends[event - 1])

@@ -239,7 +239,7 @@ def _keys_of_event(
 
 
 @borrowing
-def match_several(
+def match_multivalued(
     workspace: PostingWorkspace,
     runs: CellRuns,
     first_event: int,
