@@ -2,7 +2,7 @@
 
 Both have tokens of the same role, whose quotas are the defaults. Each abuse meets a broker of its
 own, and turns without it and with it alternate. The broker and the other client go before
-everything else on the machine, the abuser after it, as if they had machines of their own.
+everything else on the machine, also before the abuser, as if they had machines of their own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.broker.abuse import ABUSES, Abuser
-from benchmarks.broker.priorities import run_first, run_last
+from benchmarks.broker.priorities import run_first
 from benchmarks.broker.servers import Server, tamis
 from benchmarks.broker.stalled import MEGABYTE, Memory
 from benchmarks.broker.wire import Wire
@@ -137,7 +137,8 @@ def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
         neighbour = stack.enter_context(worker(Neighbour, server.port, tokens["neighbour"]))
         abuser = stack.enter_context(worker(Abuser, server.port, tokens["abuser"]))
         run_first(server.pid, neighbour.pid)
-        run_last(abuser.pid)
+        # The abuser has the usual priority: with a lower one it is interrupted while it holds locks
+        # of sockets, and the broker waits for those.
         memory = Memory(server)
         stack.enter_context(memory.watched())
         show("preparing")

@@ -22,11 +22,6 @@ def run_first(*pids: int) -> bool:
     return True
 
 
-def run_last(*pids: int) -> None:
-    """Give processes only the time that nobody else wants."""
-    _schedule(pids, os.SCHED_IDLE, 0)
-
-
 def _schedule(pids: tuple[int, ...], policy: int, priority: int) -> None:
     for pid in pids:
         # Threads that start later have the policy of the thread that starts them.

@@ -13,7 +13,9 @@ from tamis.broker.operations.pacing import (
     LOOK_SECONDS,
     MAX_WAIT_SECONDS,
     PACED_SECONDS,
+    REFUSED_SECONDS,
     SHARE,
+    STRANGER_SECONDS,
     PrincipalPacing,
 )
 from tamis.errors import RefusedError
@@ -210,3 +212,53 @@ async def test_a_wait_ends_with_the_pacing() -> None:
     assert not waiting.done()
     pacing.paced_until = 0.0
     assert await waiting < 3
+
+
+async def refusals_in(pacing: PrincipalPacing, seconds: float) -> int:
+    until, count = time.monotonic() + seconds, 0
+    while time.monotonic() < until:
+        await pacing.wait_as_stranger()
+        await let_others_run()
+        count += 1
+    return count
+
+
+@pytest.mark.timing
+@run_async
+async def test_strangers_are_refused_slowly_while_the_loop_is_late() -> None:
+    pacing, seconds = PrincipalPacing(time.monotonic), 1.0
+    await make_late(pacing)
+    floods = [asyncio.create_task(refusals_in(pacing, seconds)) for _ in range(20)]
+    waits = []
+    for _ in range(20):
+        await asyncio.sleep(0.02)  # now and then
+        waits.append(await ask(pacing, "bob"))
+    most = (BURST_SECONDS + (seconds + 0.5) * SHARE) / STRANGER_SECONDS + len(floods)
+    assert sum(await asyncio.gather(*floods)) <= most
+    assert max(waits) < 0.1
+
+
+@run_async
+async def test_a_stranger_is_refused_at_once_while_the_loop_is_in_time() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    pacing.note("bob")
+    begun = time.monotonic()
+    for _ in range(100):
+        await pacing.wait_as_stranger()
+    assert time.monotonic() - begun < 1.0
+
+
+@run_async
+async def test_who_asks_too_much_is_told_later_while_others_are_active() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    pacing.note("ann")
+    begun = time.monotonic()
+    await pacing.wait_to_refuse("ann", closed)
+    assert time.monotonic() - begun < REFUSED_SECONDS / 2
+    pacing.note("bob")
+    waiting = asyncio.create_task(pacing.wait_to_refuse("ann", closed))
+    await asyncio.sleep(REFUSED_SECONDS / 10)  # for less long than it waits
+    assert not waiting.done()
+    closed.set_result("revoked")
+    await waiting

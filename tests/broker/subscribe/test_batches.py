@@ -135,8 +135,8 @@ async def test_a_batch_is_one_change_and_one_sync(tmp_path: Path, policy: str) -
         before, changes = state._counters.changes, list[SubscriptionChange]()
         take = updater.take
 
-        def noted() -> list[SubscriptionChange]:
-            taken = take()
+        def noted(most: int) -> list[SubscriptionChange]:
+            taken = take(most)
             # There are changes by chores as well.
             changes.extend(one for one in taken if "subscribe.batches" in repr(one.make))
             return taken

@@ -216,7 +216,11 @@ class Connection:
     async def _log_in(self, first: Request) -> None:
         if not isinstance(first, Hello):
             raise RefusedError(Code.UNAUTHENTICATED, "the first frame must be hello")
-        session = await self._broker.authenticate(first.token)
+        try:
+            session = await self._broker.authenticate(first.token)
+        except RefusedError:
+            await self._broker.pacing.wait_as_stranger()
+            raise
         self._session = session
         if self._hello_timer is not None:
             self._hello_timer.cancel()

@@ -32,8 +32,10 @@ from tamis.storage import DeferredMatches, PublisherTail, Record, StateStore
 
 LOG: Final = get_logger("tamis.broker")
 
-# Each may take as long as a sync of the disk, and events wait for it.
-MAX_CHANGES_PER_STEP: Final = 4
+# Each may take as long as a sync of the disk, and events wait for it. Whoever is alone waits only
+# for changes of its own, which are done sooner together.
+MAX_CHANGES_PER_STEP: Final = 1
+MAX_CHANGES_ALONE: Final = 4
 # Counts an event as many times as the subscriptions that it probably reaches.
 MAX_MATCHES_PER_STEP: Final = 5_000
 OFFERS_PER_TURN: Final = 500
@@ -96,9 +98,9 @@ class Updater:
         self._wake()
         return await done
 
-    def take(self) -> list[SubscriptionChange]:
+    def take(self, most: int) -> list[SubscriptionChange]:
         """Return waiting changes, as many as one step may make."""
-        count = min(self.waiting.qsize(), MAX_CHANGES_PER_STEP)
+        count = min(self.waiting.qsize(), most)
         return [self.waiting.get_nowait() for _ in range(count)]
 
 
@@ -196,7 +198,7 @@ class Matcher:
             await self._work.wait()
             self._work.clear()
             while rest or not (unmatched.empty() and self.updater.waiting.empty()):
-                changes = [] if self.updater.waiting.empty() else self.updater.take()
+                changes = [] if self.updater.waiting.empty() else self._next_changes()
                 events, size = list[StoredEvent](), 0.0
                 while size < MAX_MATCHES_PER_STEP and (rest or not unmatched.empty()):
                     if not rest:
@@ -222,6 +224,10 @@ class Matcher:
                     for _ in range(self._taken):
                         unmatched.task_done()
                     self._taken = 0
+
+    def _next_changes(self) -> list[SubscriptionChange]:
+        is_alone = self._index.owners <= self._alone
+        return self.updater.take(MAX_CHANGES_ALONE if is_alone else MAX_CHANGES_PER_STEP)
 
     def _resolve(self, changes: Iterable[ChangeResult]) -> None:
         """Tell those who asked for changes, and those who watch them, that they are made."""
@@ -557,7 +563,7 @@ class Matcher:
                 return
             self._work.clear()
             if not self.updater.waiting.empty():
-                step = await self._executor.run(self._step, self.updater.take(), ())
+                step = await self._executor.run(self._step, self._next_changes(), ())
                 self._resolve(step.changes)
 
 

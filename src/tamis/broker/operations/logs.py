@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections import Counter
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 import structlog
 
 from tamis.broker.operations.settings import BrokerSettings
+
+MAX_LINES_PER_SECOND: Final = 50
+"""Of one kind: by its logger and its event, not by the fields."""
+MAX_KINDS: Final = 1_000
 
 _SHARED: Final[tuple[Any, ...]] = (
     structlog.stdlib.add_log_level,
@@ -36,6 +43,37 @@ def get_logger(name: str) -> structlog.stdlib.BoundLogger:
     return logger
 
 
+class LineLimit(logging.Filter):
+    """Passes so many lines of each kind per second; the next one says how many were left out.
+
+    A client that is refused can try again as fast as it likes, and must not fill a disk with that.
+    """
+
+    def __init__(
+        self, most: int = MAX_LINES_PER_SECOND, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._most = most
+        self._clock = clock
+        self._since = clock()
+        self._passed = Counter[tuple[str, object]]()
+        self._left_out = Counter[tuple[str, object]]()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether a line passes."""
+        now, kind = self._clock(), (record.name, record.msg)
+        if now - self._since >= 1.0:
+            self._since = now
+            self._passed.clear()
+        self._passed[kind] += 1
+        if self._passed[kind] > self._most and len(self._left_out) < MAX_KINDS:
+            self._left_out[kind] += 1
+            return False
+        if count := self._left_out.pop(kind, 0):
+            record.left_out = count
+        return True
+
+
 def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> None:
     """Send all log lines, of Tamis and of its libraries, to one stream."""
     as_json = settings.log_format == "json" or (
@@ -43,6 +81,7 @@ def configure_logs(settings: BrokerSettings, stream: TextIO = sys.stderr) -> Non
     )
     level = getattr(logging, settings.log_level.upper())
     handler = logging.StreamHandler(stream)
+    handler.addFilter(LineLimit())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=_SHARED,

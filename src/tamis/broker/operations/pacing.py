@@ -40,7 +40,13 @@ FRAME_SECONDS: Final = 0.00004
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
 SECONDS_PER_BYTE: Final = 5e-9
+STRANGERS: Final = ""
+"""All whom the broker does not know, as one principal: they may come from any address."""
+STRANGER_SECONDS: Final = 0.001
+"""What it takes to accept the connection of a stranger, and to refuse it."""
 MAX_WAIT_SECONDS: Final = 5.0
+REFUSED_SECONDS: Final = 1.0
+"""How long a principal that is not alone waits to be told that it asks too much."""
 MAX_DEBT_SECONDS: Final = 6.0
 MIN_NAP_SECONDS: Final = 0.02
 """A principal owes this much before it waits: to wait after each frame would cost more than it."""
@@ -112,6 +118,21 @@ class PrincipalPacing:
             )
         self.charge(principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS)
         await self._wait(principal, wait, closed)
+
+    async def wait_as_stranger(self) -> None:
+        """Return when somebody whose credential is not valid may be told so.
+
+        They can come again at once, but on no more connections than strangers may have.
+        """
+        wait = self._due(STRANGERS) - self.note(STRANGERS)
+        self.charge(STRANGERS, STRANGER_SECONDS)
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        await self._wait(STRANGERS, min(wait, MAX_WAIT_SECONDS), never)
+
+    async def wait_to_refuse(self, principal: str, closed: asyncio.Future[str]) -> None:
+        """Return when a principal that asks too much may be told so; most try again at once."""
+        if not self.is_alone(principal):
+            await asyncio.wait([closed], timeout=REFUSED_SECONDS)
 
     async def wait_for_frame(self, principal: str, closed: asyncio.Future[str], size: int) -> None:
         """Return when a frame of this many bytes may be handled."""

@@ -86,7 +86,9 @@ class Endpoint:
         except (ClientDisconnect, DisconnectedError):
             pass
         except Exception as error:  # No trace of it may reach the client.
-            await self._refuse(request, answer, _as_refusal(error, self._path))
+            found = _as_refusal(error, self._path)
+            await self._wait_to_refuse(call, found)
+            await self._refuse(request, answer, found)
         finally:
             if call.authenticated is not None:
                 await call.authenticated.close()
@@ -102,6 +104,14 @@ class Endpoint:
                 headers={"Allow": known},
             )
         return found
+
+    async def _wait_to_refuse(self, call: OperationCall, error: RefusedError) -> None:
+        """Leave time to others before a refusal, after which many clients try again at once."""
+        pacing, session = self._frontend.broker.pacing, call.authenticated
+        if error.code == Code.UNAUTHENTICATED:
+            await pacing.wait_as_stranger()
+        elif error.code == Code.TOO_MANY and session is not None:
+            await pacing.wait_to_refuse(session.principal.name, session.closed)
 
     async def _refuse(self, request: Request, answer: _ResponseSender, error: RefusedError) -> None:
         self._frontend.broker.metrics.refused.labels(error.code).inc()
