@@ -298,7 +298,7 @@ def _subscription(name: str) -> StoredSubscription:
         mode="sql",
         created_at=1.0,
         start=1,
-        policy="wait",
+        overflow="wait",
         durable=True,
         max_attempts=5,
     )

@@ -27,7 +27,7 @@ from tamis.protocol import (
     Subscribe,
     Subscribed,
 )
-from tamis.protocol.frames import Reply, SlowPolicy
+from tamis.protocol.frames import Overflow, Reply
 
 WINDOW: Final = 256
 ENDLESS: Final = 1_000_000_000
@@ -46,7 +46,7 @@ IN_FLIGHT: Final = 4
 class Kind(NamedTuple):
     """How a subscriber that stalls is subscribed."""
 
-    policy: SlowPolicy
+    overflow: Overflow
     credit: int
 
 
@@ -62,7 +62,7 @@ STEADY: Final = Kind("wait", WINDOW)
 class Account(NamedTuple):
     """The events of a subscriber that stalled: received, dropped or disconnected."""
 
-    policy: str
+    overflow: str
     received: int
     dropped: int
     """As the broker reported it."""
@@ -93,13 +93,13 @@ class Subscriber:
         self._was_ended = False
         self._consumed = 0
         wanted = f"room = {room} or room = {FLOOD}" if stalls else f"room = {room}"
-        self.wire.send(Subscribe(ref=1, filter=wanted, policy=kind.policy, credit=kind.credit))
+        self.wire.send(Subscribe(ref=1, filter=wanted, overflow=kind.overflow, credit=kind.credit))
         self.wire.expect(Subscribed)
 
     @property
     def account(self) -> Account:
         """Return which events arrived and which did not."""
-        return Account(self.kind.policy, self._received, self._dropped, self._was_ended)
+        return Account(self.kind.overflow, self._received, self._dropped, self._was_ended)
 
     def read(self) -> Iterator[float]:
         """Read what has arrived; yield the send times of the events of rooms."""

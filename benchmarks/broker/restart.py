@@ -71,7 +71,7 @@ def _subscription(dice: Random, number: int) -> StoredSubscription:
         created_at=0.0,
         expires_at=NEVER,
         start=1,
-        policy="wait",
+        overflow="wait",
         durable=True,
         max_attempts=0,
         extra="{}",

@@ -175,15 +175,17 @@ def is_idle(status: dict[str, Any]) -> bool:
 
 def check(account: Account, due: int) -> None:
     """Refuse the figures of a broker that loses events silently, and of a stall without effect."""
-    policy, received, dropped, was_ended = account
-    summary = f"policy {policy!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
+    overflow, received, dropped, was_ended = account
+    summary = (
+        f"overflow {overflow!r}: {received:,} of {due:,} events came, {dropped:,} were dropped"
+    )
     is_whole = received + dropped == due
     is_fine = {
         "wait": is_whole and not dropped,
         "drop": is_whole and dropped > 0,
         "disconnect": was_ended,
     }
-    if not is_fine[policy]:
+    if not is_fine[overflow]:
         raise DisagreementError(summary)
 
 

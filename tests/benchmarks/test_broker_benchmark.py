@@ -104,7 +104,7 @@ def test_a_stall_that_kept_its_promise_counts(account: Account) -> None:
     ],
 )
 def test_a_stall_that_lost_something_or_was_none_is_refused(account: Account) -> None:
-    with pytest.raises(DisagreementError, match=account.policy):
+    with pytest.raises(DisagreementError, match=account.overflow):
         stalled.check(account, 10)
 
 

@@ -370,7 +370,7 @@ async def test_a_consumer_of_the_newest_events_learns_how_many_were_dropped(
     missed: list[Missed] = []
     async with connect() as bus:
         subscription = await bus.subscribe(
-            f"topic = '{name}'", policy="drop", window=10, on_missed=missed.append
+            f"topic = '{name}'", overflow="drop", window=10, on_missed=missed.append
         )
         for start in range(0, 5000, 500):
             await bus.publish_many({"topic": name, "n": n} for n in range(start, start + 500))

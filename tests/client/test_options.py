@@ -28,10 +28,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"durable": ""}, "durable is ''; it must be a text of 1 to 200 printable characters"),
     ({"durable": "a/b"}, "no slash"),
     ({"durable": "x" * 201}, "1 to 200"),
-    ({"policy": "bogus"}, "policy is 'bogus'; it must be 'wait', 'drop' or 'disconnect'"),
-    ({"policy": "w"}, "policy is 'w'; it must be 'wait', 'drop' or 'disconnect'"),
-    ({"policy": "drpo"}, "or 'disconnect'; did you mean \"drop\"?"),
-    ({"policy": None}, "policy is None; it must be 'wait', 'drop' or 'disconnect'"),
+    ({"overflow": "bogus"}, "overflow is 'bogus'; it must be 'wait', 'drop' or 'disconnect'"),
+    ({"overflow": "w"}, "overflow is 'w'; it must be 'wait', 'drop' or 'disconnect'"),
+    ({"overflow": "drpo"}, "or 'disconnect'; did you mean \"drop\"?"),
+    ({"overflow": None}, "overflow is None; it must be 'wait', 'drop' or 'disconnect'"),
     ({"acknowledge": "atuo"}, "it must be 'auto' or 'manual'; did you mean \"auto\"?"),
     ({"acknowledge": True}, "acknowledge is True; it must be 'auto' or 'manual'"),
     ({"mode": "stirct"}, 'did you mean "strict"?'),
@@ -98,6 +98,8 @@ def test_an_unknown_option_is_refused() -> None:
     unknown: Any = {"strat": "earliest"}
     with pytest.raises(TypeError, match=r"'strat' is not an option of subscribe.*\"start\"\?"):
         ConsumerOptions.of("a > 0", 256, unknown)
+    with pytest.raises(TypeError, match=r"'policy' is not an option of subscribe; .* overflow"):
+        ConsumerOptions.of("a > 0", 256, {"policy": 1})  # type: ignore[typeddict-unknown-key]
     with pytest.raises(TypeError, match=r"'foo' is not an option of subscribe; they are durable,"):
         ConsumerOptions.of("a > 0", 256, {"foo": 1})  # type: ignore[typeddict-unknown-key]
     with pytest.raises(TypeError, match=r"'tocken' is not an option of connect.*\"token\"\?"):
@@ -239,7 +241,7 @@ async def test_what_is_too_large_for_a_frame_fails_alone(connect: Connect) -> No
 
 def test_a_synchronous_bus_refuses_alike() -> None:
     with tamis.open_bus_sync(timeout="20s") as bus:
-        for options in ({"lifetime": "1x"}, {"policy": "bogus"}, {"durable": 7}):
+        for options in ({"lifetime": "1x"}, {"overflow": "bogus"}, {"durable": 7}):
             with pytest.raises(OptionError):
                 bus.subscribe("a > 0", **options)
         with pytest.raises(TypeError, match="'strat' is not an option"):

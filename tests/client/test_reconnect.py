@@ -95,7 +95,7 @@ def test_a_server_that_is_restarted_is_hardly_noticed(server: ServerProcess) -> 
         async with tamis.connect(server.url) as bus, tamis.connect(server.url) as other:
             some = await bus.subscribe("n >= 0")
             none = await bus.subscribe("n < 0", on_missed=unknown.append)
-            brief = await bus.subscribe("m > 4", policy="drop", on_missed=missed.append)
+            brief = await bus.subscribe("m > 4", overflow="drop", on_missed=missed.append)
             await bus.publish_many([{"n": 1}, {"m": 5}])
             assert (await some.next(20))["n"] == 1
             assert (await brief.next(20))["m"] == 5

@@ -210,17 +210,19 @@ class DeliveryChecker(SightChecker):
             entry
             for entry in self.log.entries.values()
             # What is kept in memory is kept after retention, too.
-            if (entry.sequence >= self.log.first or subscription.policy != "wait")
+            if (entry.sequence >= self.log.first or subscription.overflow != "wait")
             and subscription.wants(entry)
             and not subscription.of(entry.sequence).deliveries
             and self.was_always_visible(subscription, entry, self.now)
         ]
-        told = 0 if subscription.policy == "wait" else subscription.told_slow
+        told = 0 if subscription.overflow == "wait" else subscription.told_slow
         # What was stored since may be on its way, or may be what it was told of.
         due = [entry for entry in missing if entry.stored_at < before]
         if len(due) > told or (credential.principal == "carl" and len(missing) < told):
             lacks = [entry.sequence for entry in missing]
-            self.fail(f"{subscription}, {subscription.policy}, lacks {lacks}, and was told {told}")
+            self.fail(
+                f"{subscription}, {subscription.overflow}, lacks {lacks}, and was told {told}"
+            )
 
     # --- dead letters ----------------------------------------------------------------------------
 

@@ -190,7 +190,7 @@ class Checker(DeliveryChecker):
                 is_replay_over_at=self.log.next,
                 durable=wanted.durable is not None,
                 ordering_key=wanted.ordering_key if wanted.group else None,
-                policy=wanted.policy,
+                overflow=wanted.overflow,
                 max_attempts=wanted.max_attempts or self.world.settings.max_attempts,
                 roles=self.perhaps_used.get(key, set()),
             )

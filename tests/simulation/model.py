@@ -102,7 +102,7 @@ class SubscriptionModel:
     known_since: float
     """When the first answer about it was sent."""
     durable: bool = True
-    policy: str = "wait"
+    overflow: str = "wait"
     max_attempts: int = 0
     expires_from: float = inf
     expires_by: float = inf

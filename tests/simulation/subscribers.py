@@ -23,7 +23,7 @@ from tamis.protocol import (
     Subscribe,
     Unsubscribe,
 )
-from tamis.protocol.frames import SlowPolicy
+from tamis.protocol.frames import Overflow
 from tamis.protocol.management import NewSubscription
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ FILTERS = ("a < 5", "a = 1 or a = 4", "id is present", 'b = "x" and a > 2', "lev
 ELEMENTS = "items[n = 1 and m > 1]"
 """What is found for it is checked exactly, when it is about to be sent."""
 STARTS: tuple[int | str, ...] = ("latest", "latest", "earliest", 1)
-POLICIES: tuple[SlowPolicy, ...] = ("wait", "drop", "disconnect")
+OVERFLOWS: tuple[Overflow, ...] = ("wait", "drop", "disconnect")
 
 
 class DurableSubscriber:
@@ -452,12 +452,12 @@ class TemporarySubscriber:
         client = FrameClient(self._world, self._world.credential(self._principal))
         try:
             await client.open()
-            policy = random.choice(POLICIES)
+            overflow = random.choice(OVERFLOWS)
             subscribed = await client.call(
                 Subscribe(
                     ref=0,
                     filter=random.choice(FILTERS),
-                    policy=policy,
+                    overflow=overflow,
                     credit=random.choice([2, 99]),
                 )
             )

@@ -60,7 +60,7 @@ def subscription(
         "mode": "sql",
         "created_at": 1.5,
         "start": 1,
-        "policy": "wait",
+        "overflow": "wait",
         "durable": True,
         "max_attempts": 5,
     }

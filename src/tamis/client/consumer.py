@@ -333,7 +333,7 @@ class Consumer:
             durable=request.durable,
             lifetime=request.lifetime,
             start=self._start(),
-            policy=request.policy,
+            overflow=request.overflow,
             acknowledge="manual" if request.settles else "auto",
             credit=credit if self._grants_credit else 0,
             max_attempts=request.max_attempts,

@@ -12,7 +12,7 @@ import msgspec
 from tamis.client import option_checks as checks
 from tamis.errors import EventError, LimitError, OptionError
 from tamis.filters import Filter, Mode
-from tamis.protocol.frames import MAX_ATTEMPTS, SlowPolicy
+from tamis.protocol.frames import MAX_ATTEMPTS, Overflow
 from tamis.protocol.management import MAX_NUMBER
 from tamis.units import Duration
 
@@ -28,7 +28,7 @@ Lifetime = Duration | None
 """Seconds, text such as `"7 days"`, or a timedelta; None: no limit."""
 AcknowledgeMode = Literal["auto", "manual"]
 
-_POLICIES: Final = get_args(SlowPolicy)
+_OVERFLOWS: Final = get_args(Overflow)
 _ACKNOWLEDGE_MODES: Final = get_args(AcknowledgeMode)
 
 
@@ -129,7 +129,7 @@ class SubscribeOptions(TypedDict, total=False):
     connection."""
     language: str
     mode: Mode | str | None
-    policy: SlowPolicy
+    overflow: Overflow
     """What happens to events while the subscriber is slow: `wait` (the default) on the broker's
     disk, `drop` the oldest, or `disconnect`, which ends the subscription."""
     max_attempts: int
@@ -165,7 +165,7 @@ class ConsumerOptions(NamedTuple):
     durable: str | None
     lifetime: float | None
     start: int | str
-    policy: SlowPolicy
+    overflow: Overflow
     acknowledge: AcknowledgeMode
     max_attempts: int
     window: int
@@ -178,6 +178,11 @@ class ConsumerOptions(NamedTuple):
     @classmethod
     def of(cls, filter_: str | Filter, window: int, options: SubscribeOptions) -> ConsumerOptions:
         """Return the request with defaults for the missing options; refuse what cannot be used."""
+        if "policy" in options:
+            raise TypeError(
+                "'policy' is not an option of subscribe; what happens to events while the "
+                "subscriber is slow is overflow"
+            )
         checks.check_known(options, SubscribeOptions.__annotations__, "subscribe")
         group, durable = options.get("group"), options.get("durable")
         ordering_key = checks.check_attribute("ordering_key", options.get("ordering_key"))
@@ -204,7 +209,7 @@ class ConsumerOptions(NamedTuple):
             ),
             lifetime=checks.check_duration("lifetime", options.get("lifetime")),
             start=checks.check_position("start", options.get("start", "latest")),
-            policy=checks.check_choice("policy", options.get("policy", "wait"), _POLICIES),
+            overflow=checks.check_choice("overflow", options.get("overflow", "wait"), _OVERFLOWS),
             acknowledge=checks.check_choice("acknowledge", acknowledge, _ACKNOWLEDGE_MODES),
             max_attempts=checks.check_integer("max_attempts", attempts, 0, MAX_ATTEMPTS),
             window=checks.check_integer("window", window, 1, MAX_WINDOW_EVENTS),
@@ -217,7 +222,7 @@ class ConsumerOptions(NamedTuple):
     @property
     def is_stored(self) -> bool:
         """Return whether events wait on the broker's disk, so that it can start in the past."""
-        return self.policy == "wait"
+        return self.overflow == "wait"
 
     @property
     def settles(self) -> bool:

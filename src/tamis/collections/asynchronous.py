@@ -89,7 +89,7 @@ class DACollection(NamedCollection[T]):
         return watch
 
     def _options(self, asked: ObjectFilter, name: str | None) -> SubscribeOptions:  # noqa: ARG002 - queues do
-        options: SubscribeOptions = {"policy": self.QUALITY.policy, "collection": self.name}
+        options: SubscribeOptions = {"overflow": self.QUALITY.overflow, "collection": self.name}
         if name is not None:
             options |= {"durable": name, "acknowledge": "manual"}
         return options

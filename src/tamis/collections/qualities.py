@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tamis.protocol.frames import SlowPolicy
+from tamis.protocol.frames import Overflow
 
 
 class Quality(NamedTuple):
     """How members are delivered to those who watch a collection."""
 
-    policy: SlowPolicy = "wait"
+    overflow: Overflow = "wait"
     """What happens to members while a watcher is slow."""
     is_distinct: bool = False
     """Whether a member that equals an earlier one is left out."""
@@ -20,7 +20,7 @@ class Quality(NamedTuple):
     """Whether each member comes to only one of those who watch, and to another if that one goes."""
 
 
-BEST_EFFORT_SET = Quality(policy="drop", is_distinct=True)
+BEST_EFFORT_SET = Quality(overflow="drop", is_distinct=True)
 RELIABLE_SET = Quality(is_distinct=True)
 RELIABLE = Quality()
 CERTIFIED = Quality(is_certified=True)

@@ -40,7 +40,8 @@ from tamis.protocol.queries import (
     Withdrawn,
 )
 
-SlowPolicy = Literal["wait", "drop", "disconnect"]
+Overflow = Literal["wait", "drop", "disconnect"]
+"""What happens to the events of a subscriber that is too slow for them."""
 EventFormat = Literal["json", "cloudevents", "xml"]
 """An event of the format `xml` is a JSON string with the text of a document."""
 
@@ -111,7 +112,7 @@ class Subscribe(Frame):
     """Seconds until it expires, counted from the latest connection."""
     start: Number | str = "latest"
     """`latest`, `earliest`, a sequence, or a time as ISO text."""
-    policy: SlowPolicy = "wait"
+    overflow: Overflow = "wait"
     acknowledge: Literal["auto", "manual"] = "auto"
     """`auto`: sending an event acknowledges it."""
     credit: Number = 0

@@ -49,7 +49,7 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     language: str
     mode: str
     durable: bool
-    policy: str
+    overflow: str
     created_at: float
     connected: bool
     pending: int

@@ -34,7 +34,7 @@ class StoredSubscription(msgspec.Struct, frozen=True, kw_only=True):
     expires_at: float = NEVER
     start: int
     """The first sequence that it applies to."""
-    policy: str
+    overflow: str = msgspec.field(name="policy")  # as it was called before
     durable: bool
     max_attempts: int
     extra: str = "{}"
@@ -154,9 +154,10 @@ class ChecksummedTable:
         self.name: Final = name
         kinds = {column: _TYPES[kind] for column, kind in get_type_hints(fields).items()}
         self.columns: Final = tuple(kinds)
+        stored = _stored_names(fields)
         self.key: Final = tuple(self.columns.index(column) for column in key)
         self._classes = tuple(cls for _, cls in kinds.values())
-        columns = [f"{column} {kind}" for column, (kind, _) in kinds.items()]
+        columns = [f"{stored.get(one, one)} {kind}" for one, (kind, _) in kinds.items()]
         columns += ["crc INTEGER", f"PRIMARY KEY ({', '.join(key)})"]
         # Small rows are stored in key order; large ones use an index.
         end = " WITHOUT ROWID" if by_key else ""
@@ -165,7 +166,8 @@ class ChecksummedTable:
         self.insert: Final = f"INSERT {into}"
         self.replace: Final = f"REPLACE {into}"
         self.insert_new: Final = f"INSERT OR IGNORE {into}"
-        self.select: Final = f"SELECT {', '.join(self.columns)}, crc FROM {name}"  # noqa: S608
+        selected = ", ".join(stored.get(one, one) for one in self.columns)
+        self.select: Final = f"SELECT {selected}, crc FROM {name}"  # noqa: S608
 
     def row(self, values: Row) -> Row:
         """Return a row to write."""
@@ -187,6 +189,13 @@ class ChecksummedTable:
     def key_of(self, row: Row) -> str:
         """Return a phrase that names the row."""
         return ", ".join(f"{self.columns[place]} {row[place]!r}" for place in self.key)
+
+
+def _stored_names(fields: type) -> dict[str, str]:
+    """Return the names of the columns whose fields have other names."""
+    if not issubclass(fields, msgspec.Struct):
+        return {}
+    return {one.name: one.encode_name for one in msgspec.structs.fields(fields)}
 
 
 def is_whole(row: Row) -> bool:

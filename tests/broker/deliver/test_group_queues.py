@@ -208,7 +208,7 @@ def add_group(store: Storage, name: str) -> int:
             mode="sql",
             created_at=0.0,
             start=1,
-            policy="wait",
+            overflow="wait",
             durable=True,
             max_attempts=0,
         )

@@ -321,7 +321,7 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"roaming": True}, "the group 'g' cannot be brought from another broker"),
     ({"member": "a\nb"}, "a name is printable text"),
     ({"ordering_key": "secret"}, "your roles do not show"),
-    ({"policy": "drop"}, "keeps its events on disk"),
+    ({"overflow": "drop"}, "keeps its events on disk"),
     ({"name": "plain"}, "the subscription 'plain' is no group; delete it first"),
     ({"name": "taken", "group": False}, "'taken' is a group: join it with group set"),
     ({"name": "taken"}, "the group 'taken' has the ordering key 'n', which all its members give"),

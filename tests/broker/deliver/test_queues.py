@@ -67,7 +67,7 @@ def subscription(state: StateStore) -> int:
             mode="sql",
             created_at=0.0,
             start=1,
-            policy="wait",
+            overflow="wait",
             durable=True,
             max_attempts=0,
         )

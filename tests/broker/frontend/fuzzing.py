@@ -34,7 +34,7 @@ def frame(draw: random.Random) -> dict[str, Any]:
                 credit=draw.choice(NUMBERS),
                 start=draw.choice(STARTS),
                 lifetime=draw.choice(NUMBERS),
-                policy=draw.choice(["wait", "drop", "disconnect", "hope"]),
+                overflow=draw.choice(["wait", "drop", "disconnect", "hope"]),
                 acknowledge=draw.choice(["auto", "manual"]),
                 language=draw.choice(["tamis", "jms", "siena", "latin"]),
                 mode=draw.choice(["sql", "strict", "total", "default", "none"]),

@@ -274,7 +274,7 @@ def test_a_list_is_paged(client: httpx.Client) -> None:
         ('{"filter": "a=1", "lifetime": 0}', 400, "bad_request", ("lifetime in the body",)),
         ('{"filter": "a=1", "lifetime": 1e400}', 400, "bad_request", ()),
         ('{"filter": "a=1", "id": "a/b"}', 400, "bad_request", ("the name is 'a/b'; it must",)),
-        ('{"filter": "a=1", "policy": "drop"}', 400, "bad_request", ("policy",)),
+        ('{"filter": "a=1", "overflow": "drop"}', 400, "bad_request", ("overflow",)),
         ('{"filter": "a=1", "start": "soon"}', 400, "bad_request", ("soon",)),
         ('{"filter": "a=1", "max_attempts": -1}', 400, "bad_request", ("of at least 0",)),
         ('{"filter": "price <"}', 422, "bad_filter", ("column 8",)),

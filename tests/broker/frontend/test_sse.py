@@ -249,7 +249,7 @@ def test_a_stream_for_nobody_leaves_nothing_behind(
     [
         ({"filter": "price <"}, None, 422, "bad_filter"),
         ({"filter": "true", "start": "soon"}, None, 400, "bad_request"),
-        ({"filter": "true", "policy": "drop", "start": "1"}, None, 400, "bad_request"),
+        ({"filter": "true", "overflow": "drop", "start": "1"}, None, 400, "bad_request"),
         ({"filter": "true"}, "seven", 400, "bad_request"),
         ({"filter": "true"}, "-1", 400, "bad_request"),
         ({"filter": "true"}, "9" * 30, 400, "bad_request"),

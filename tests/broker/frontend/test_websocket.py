@@ -269,14 +269,14 @@ def test_what_is_no_frame_ends_the_connection_with_a_sentence(
         ('{"type": "publish", "ref": 7, "events": 5}', "events"),
         ('{"type": "subscribe", "ref": 7, "filter": "a>0", "lifetime": "1h"}', "lifetime"),
         ('{"type": "subscribe", "ref": 7, "filter": "a>0", "durable": 7}', "durable"),
-        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "policy": "bogus"}', "policy"),
+        ('{"type": "subscribe", "ref": 7, "filter": "a>0", "overflow": "bogus"}', "overflow"),
         (
             '{"type": "subscribe", "ref": 7, "filter": "a>0", "strat": 1}',
             'the frame has no field "strat"; did you mean "start"?',
         ),
         (
-            '{"type": "subscribe", "ref": 7, "filter": "a>0", "policy": "dorp"}',
-            "policy in the frame is 'dorp'; it must be one of",
+            '{"type": "subscribe", "ref": 7, "filter": "a>0", "overflow": "dorp"}',
+            "overflow in the frame is 'dorp'; it must be one of",
         ),
         ('{"type": "unsubscribe", "ref": 7, "subscription": "s", "delete": "no"}', "delete"),
         ('{"type": "ping", "ref": 7, "more": 1}', "more"),

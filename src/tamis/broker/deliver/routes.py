@@ -101,7 +101,7 @@ def link_row(
         mode="sql",
         created_at=created_at,
         start=start,
-        policy="wait",
+        overflow="wait",
         durable=True,
         max_attempts=0,
         extra=link_extra(Extra(), principal).text(),

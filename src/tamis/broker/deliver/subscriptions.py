@@ -353,7 +353,7 @@ class ActiveSubscription:
             language=stored.language,
             mode=stored.mode,
             durable=stored.durable,
-            policy=stored.policy,
+            overflow=stored.overflow,
             created_at=stored.created_at,
             connected=bool(self.attachments),
             pending=pending,

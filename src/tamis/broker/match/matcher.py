@@ -213,7 +213,7 @@ class Matcher:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
                     subscription.queue.offer(sequences)
-                    if subscription.queue.dropped and subscription.stored.policy == "disconnect":
+                    if subscription.queue.dropped and subscription.stored.overflow == "disconnect":
                         self._on_overflow(subscription)
                     if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
                         await asyncio.sleep(0)

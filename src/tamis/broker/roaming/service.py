@@ -225,7 +225,7 @@ class Roaming:
             created_at=now,
             expires_at=expires_at,
             start=0,
-            policy=WAIT,
+            overflow=WAIT,
             durable=True,
             max_attempts=answer.max_attempts,
             extra=Extra(principal.roles, arrival=arrival, moves=answer.moves + 1).text(),

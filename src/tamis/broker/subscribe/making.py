@@ -198,7 +198,7 @@ class SubscriptionMaker:
             created_at=now,
             expires_at=expiry(now, wanted.lifetime),
             start=0,
-            policy=wanted.policy,
+            overflow=wanted.overflow,
             durable=wanted.durable is not None,
             max_attempts=wanted.max_attempts,
             extra=Extra(
@@ -225,7 +225,7 @@ class SubscriptionMaker:
         self, stored: StoredSubscription, *, nothing_yet: bool
     ) -> DiskQueue | MemoryQueue:
         """Return the delivery queue of a subscription."""
-        if stored.policy != WAIT:
+        if stored.overflow != WAIT:
             return MemoryQueue(self._settings.buffer)
         state, window = self._store.state, self._settings.window
         deliver, extra = self._executors.deliver, Extra.of(stored)

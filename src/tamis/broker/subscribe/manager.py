@@ -291,17 +291,19 @@ class SubscriptionManager:
     def _since(self, wanted: Subscribe) -> int | None:
         """Return the first event of the past that is wanted; None: new events only."""
         start, log = wanted.start, self._store.log
-        if wanted.durable is not None and wanted.policy != WAIT:
+        if wanted.durable is not None and wanted.overflow != WAIT:
             raise RefusedError(
                 Code.BAD_REQUEST,
-                f"a durable subscription keeps its events on disk; policy {wanted.policy!r} cannot",
+                "a durable subscription keeps its events on disk; "
+                f"overflow {wanted.overflow!r} cannot",
             )
         if start == "latest":
             return None
-        if wanted.policy != WAIT:
+        if wanted.overflow != WAIT:
             raise RefusedError(
                 Code.BAD_REQUEST,
-                f"policy {wanted.policy!r} keeps nothing on disk, so it cannot start in the past",
+                f"overflow {wanted.overflow!r} keeps nothing on disk, "
+                "so it cannot start in the past",
             )
         require_past(log, start, self._clock())
         return place_of(log, start)
@@ -531,7 +533,7 @@ class SubscriptionManager:
     def new_queue(self, stored: StoredSubscription, *, nothing_yet: bool) -> DiskQueue:
         """Return the queue of a link."""
         queue = self.maker.new_queue(stored, nothing_yet=nothing_yet)
-        assert isinstance(queue, DiskQueue)  # noqa: S101 - its policy is `wait`
+        assert isinstance(queue, DiskQueue)  # noqa: S101 - its overflow is `wait`
         return queue
 
     def restore(self, stored: StoredSubscription, marks: Mapping[int, bytes]) -> ActiveSubscription:

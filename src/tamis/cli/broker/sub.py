@@ -20,7 +20,7 @@ from tamis.cli.console import TableFormat, say, stderr
 from tamis.cli.exits import FINE
 from tamis.cli.filter_warnings import warn_of_mistakes
 from tamis.cli.options import TableOption, argument, no_default
-from tamis.protocol.frames import SlowPolicy
+from tamis.protocol.frames import Overflow
 from tamis.units import count
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ def sub(
     number: EventCount = None,
     format_: TableOption = TableFormat.AUTO,
     envelope: Envelope = False,
-    policy: Annotated[
-        SlowPolicy,
+    overflow: Annotated[
+        Overflow,
         typer.Option(help="What happens to events while the output is not read."),
     ] = "wait",
     language: BrokerLanguage = "tamis",
@@ -127,7 +127,7 @@ def sub(
         "acknowledge": "auto" if durable is None and group is None else "manual",
         "start": start,
         "lifetime": duration(lifetime),
-        "policy": policy,
+        "overflow": overflow,
         "language": language,
         "mode": mode,
         "roaming": roaming,

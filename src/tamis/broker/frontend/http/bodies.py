@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from tamis.broker.sessions.session import MAX_WAIT_SECONDS
 from tamis.protocol import Delivery
-from tamis.protocol.frames import MAX_NAME_CHARACTERS, SlowPolicy
+from tamis.protocol.frames import MAX_NAME_CHARACTERS, Overflow
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
     MAX_NUMBER,
@@ -160,7 +160,7 @@ class EventStreamQuery(_RequestBody):
     mode: ModeName = None
     start: PositionText = "latest"
     """`Last-Event-ID` takes precedence."""
-    policy: SlowPolicy = "wait"
+    overflow: Overflow = "wait"
 
 
 class FollowQuery(_RequestBody):

@@ -102,17 +102,17 @@ async def stream_events(
 ) -> Response:
     """Stream the events that match a filter, as Server-Sent Events.
 
-    The `id` of each is its sequence in the log. With policy `wait`, a client that reconnects with
+    The `id` of each is its sequence in the log. With overflow `wait`, a client that reconnects with
     `Last-Event-ID` receives what it has missed, as far back as events are kept.
     """
-    is_resumed = headers.after is not None and query.policy == "wait"
+    is_resumed = headers.after is not None and query.overflow == "wait"
     wanted = Subscribe(
         ref=0,
         filter=query.filter,
         language=query.language,
         mode=query.mode,
         start=(headers.after or 0) + 1 if is_resumed else parse_position(query.start),
-        policy=query.policy,
+        overflow=query.overflow,
     )
     view = await call.session.subscribe(wanted)
     return EventStream(call, view.id, acknowledge="auto")
