@@ -115,7 +115,8 @@ def program(name: str) -> str:
 
 def package(name: str, module: str) -> None:
     """Raise an error if the Python client is missing."""
-    if find_spec(module) is None:
+    # Of a module in a package, the package has to be there to be asked.
+    if find_spec(module.partition(".")[0]) is None:
         raise MissingError(f"{name} is not installed here: pip install {name}")
 
 

@@ -149,9 +149,11 @@ class SubscriptionModel:
     def settle(self, sequence: int, now: float, how: str = YES) -> None:
         """Note that an event was acknowledged."""
         progress = self.of(sequence)
-        if progress.acknowledged != YES:
-            progress.acknowledged = how
-            progress.acknowledged_at = min(progress.acknowledged_at, now)
+        if progress.acknowledged == YES:
+            return
+        # What was perhaps acknowledged before is surely acknowledged only now.
+        progress.acknowledged_at = now if how == YES else min(progress.acknowledged_at, now)
+        progress.acknowledged = how
 
     def least_lost(self, dead: Collection[int]) -> int:
         """Return how many events are lost: some were still in memory, or are dead letters."""
