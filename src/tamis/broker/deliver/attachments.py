@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Protocol
 
 from tamis.access import Rights
 from tamis.broker.deliver.group_queues import GroupQueue
+from tamis.broker.deliver.queues import QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.protocol import Deliver, Dropped, Ended
 from tamis.protocol.views import MemberView
@@ -50,6 +52,8 @@ class Attachment:
         self.credit = credit
         self.manual = manual
         """Whether the subscriber acknowledges events; otherwise sending them does."""
+        self.unsent: Sequence[QueuedEvent] = ()
+        """What is in flight here, but only being prepared."""
         self.task: asyncio.Task[None] | None = None
 
     @property

@@ -149,10 +149,10 @@ class Notifier:
                 task.cancel()
                 # From now on it sends nothing, but an exact check in a thread has to end first.
                 # Whoever connects meanwhile gets these events before later ones.
-                subscription.queue.forget_sent(attachment)
+                _let_go(attachment)
                 await asyncio.wait([task])
         finally:
-            subscription.queue.forget_sent(attachment)
+            _let_go(attachment)
 
     def require_place(
         self, subscription: ActiveSubscription, reader: EventReader, member: str
@@ -227,7 +227,7 @@ class Notifier:
         subscription, sink, reader = attachment.subscription, attachment.sink, attachment.reader
         queue, writer = subscription.queue, self._acknowledgement_writer
         while taken:
-            rights = reader.rights
+            attachment.unsent, rights = taken, reader.rights
             deliveries, sizes, queued, *_ = await self._prepare(subscription, reader, taken)
             sent = 0
             while sent < len(deliveries) and reader.rights is rights:
@@ -247,6 +247,7 @@ class Notifier:
                     )
                     writer.unwritten.queues[queue] = None
                     writer.unwritten.work.set()
+                attachment.unsent = queued[end:]
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
                 self._metrics.delivered.inc(len(events))
                 self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
@@ -261,7 +262,7 @@ class Notifier:
                     known = queue.settle([one.sequence for one in held], 0)
                     self._metrics.acknowledged.inc(len(known))
                 sent = end
-            taken = queued[sent:]
+            attachment.unsent = taken = queued[sent:]
 
     def _count_overflow(self, subscription: ActiveSubscription) -> None:
         count, subscription.queue.dropped = subscription.queue.dropped, 0
@@ -420,14 +421,18 @@ class Notifier:
         sent = subscription.queue.in_flight.get(sequence)
         if sent is None:
             return
+        # Of what is only being prepared, an earlier attempt is rejected.
+        attempts = sent.attempts - _is_unsent(sequence, sent)
+        if not attempts:
+            return
         most = subscription.stored.max_attempts or self._settings.max_attempts
-        if sent.attempts >= most:
+        if attempts >= most:
             await self._bury(subscription, sequence, sent, reason)
             return
-        pause = self._backoff(sent.attempts) if delay is None else max(0.0, delay)
+        pause = self._backoff(attempts) if delay is None else max(0.0, delay)
         due = self._steady_clock() + pause
-        subscription.queue.put_back(sequence, sent.attempts, due)
-        retry = Retry(subscription.number, sequence, sent.attempts, due)
+        subscription.queue.put_back(sequence, attempts, due)
+        retry = Retry(subscription.number, sequence, attempts, due)
         self._acknowledgement_writer.write(subscription, {sequence: retry})
 
     async def reject_late(self) -> None:
@@ -543,6 +548,28 @@ class Notifier:
             return
         for one in lost.values():
             self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
+
+
+def _let_go(attachment: Attachment) -> None:
+    """Schedule what an attachment has in flight again; what it has not sent was no attempt."""
+    queue = attachment.subscription.queue
+    if isinstance(queue, DiskQueue):
+        held = queue.in_flight
+        queue.return_taken(
+            [
+                queued
+                for queued in attachment.unsent
+                if (sent := held.get(queued.sequence)) is not None and sent.holder is attachment
+            ]
+        )
+    queue.forget_sent(attachment)
+
+
+def _is_unsent(sequence: int, sent: InFlightEvent) -> bool:
+    """Return whether an event in flight is only being prepared."""
+    if isinstance(sent.holder, Attachment):
+        return any(queued.sequence == sequence for queued in sent.holder.unsent)
+    return sent.lease == UNSENT
 
 
 async def _send_end(attachment: Attachment, reason: str) -> None:
