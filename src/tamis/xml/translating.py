@@ -238,7 +238,10 @@ class _QueryTranslator:
         others = self._no_numbers(expression, at, test)
         if others is not None:
             some_fails = _either([failing, others])
-            return _none_such(at, some_fails) if truth else some_fails
+            if not truth:
+                return some_fails
+            if some_fails.is_always_exact:
+                return _none_such(at, some_fails)
         if not truth:
             # A text that is no number passes neither a test nor its complement.
             return failing if is_text else self._nodes(expression, at, None)._replace(exact=False)
