@@ -8,7 +8,7 @@ other way round: an atom that is false of an element had a value there that did 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -26,7 +26,8 @@ from tamis.filters.translations import Translation
 
 _OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
-
+ELEMENTS: Final = "elements"
+"""How a snapshot calls such residuals."""
 MAX_ELEMENT_WORK: Final = 500_000
 """How many tests of elements one filter may take on one event: a fraction of a second."""
 
@@ -62,6 +63,10 @@ class ElementResidual(NamedTuple):
         if self.mode is Mode.STRICT and not self.filter.is_adequate(view):
             return False
         return self.filter.truth_in(view) is True
+
+    def saved(self) -> list[Any]:
+        """Return its kind and what it is made of."""
+        return [ELEMENTS, str(self.filter), self.mode.value]
 
     def __str__(self) -> str:
         return str(self.filter)

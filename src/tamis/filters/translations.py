@@ -32,6 +32,15 @@ class ReadableResidual(Residual, Protocol):
 
 
 @runtime_checkable
+class SavableResidual(Residual, Protocol):
+    """A residual that a snapshot of an engine may be able to hold."""
+
+    def saved(self) -> list[Any] | None:
+        """Return its kind and what it is made of, as JSON has it; None if a file cannot say it."""
+        ...
+
+
+@runtime_checkable
 class SettledResidual(Residual, Protocol):
     """A residual that may know that its filter has said it all."""
 

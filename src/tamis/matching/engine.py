@@ -356,12 +356,6 @@ class Engine:
             raise SnapshotError(path, "", f"there is no folder {folder}; make it first")
         with self._collection.changing:
             segment = self._collection.compact()
-            if segment.columns.left is not None:
-                first = segment.columns.ids.objects[segment.columns.left.is_left][0]
-                raise FilterError(
-                    f"the filter of {first!r} leaves something to check in "
-                    "Python, which no snapshot can hold; remove it first, and add it after loading"
-                )
             snapshot.save(Path(path), segment, self._collection.vocabulary, self.mode)
 
     @classmethod
@@ -390,6 +384,7 @@ class Engine:
         engine = cls(found.schema, found.mode, limits=limits, clock=clock, threads=threads)
         segment = found.segment if without is None else found.segment.without_all(without)
         engine._collection = Collection(found.vocabulary, segment)
+        engine._leaves_residuals = segment.columns.left is not None
         return engine
 
     # --- matching ----------------------------------------------------------------------------

@@ -40,16 +40,58 @@ class FoundNodes(list[XMLNode]):
         return html_table(("kind", "node"), rows, len(self), "nodes")
 
 
+class QuerySource(NamedTuple):
+    """What a query is made of."""
+
+    text: str
+    language: str
+    namespaces: Mapping[str, str] = _NOTHING
+    operators: Mapping[str, UserOperator] = _NOTHING
+    functions: Mapping[str, UserFunction] = _NOTHING
+    limits: XMLQueryLimits = XMLQueryLimits()
+
+    def parsed(self) -> XMLExpression:
+        """Parse it."""
+        text, language, namespaces, operators, functions, limits = self
+        if language == "xpath":
+            return XPathParser(text, limits=limits, namespaces=namespaces).parse()
+        return XQLParser(
+            text, limits=limits, namespaces=namespaces, operators=operators, functions=functions
+        ).parse()
+
+
 class XMLQuery:
-    """A query that was parsed; it can be evaluated on any number of documents."""
+    """A query; it can be evaluated on any number of documents."""
 
-    __slots__ = ("_work", "expression", "language", "text")
+    __slots__ = ("_expression", "_source")
 
-    def __init__(self, text: str, language: str, expression: XMLExpression, work: int) -> None:
-        self.text = text
-        self.language = language
-        self.expression = expression
-        self._work = work
+    def __init__(self, source: QuerySource, expression: XMLExpression | None = None) -> None:
+        self._source = source
+        self._expression = expression
+
+    @property
+    def text(self) -> str:
+        """Return the query as it was written."""
+        return self._source.text
+
+    @property
+    def language(self) -> str:
+        """Return `xql` or `xpath`."""
+        return self._source.language
+
+    @property
+    def expression(self) -> XMLExpression:
+        """Return what it was parsed to; one that comes from a file is parsed at its first use."""
+        if self._expression is None:
+            self._expression = self._source.parsed()
+        return self._expression
+
+    def saved(self) -> list[Any] | None:
+        """Return what it is made of, as JSON has it; None if there are functions in it."""
+        text, language, namespaces, operators, functions, limits = self._source
+        if operators or functions:
+            return None
+        return [language, text, dict(namespaces), [*limits]]
 
     def __repr__(self) -> str:
         return f"<{self.language} {self.text}>"
@@ -94,7 +136,7 @@ class XMLQuery:
                 f"a query is evaluated on a document, not on {type(document).__name__!r}: write "
                 "Document.parse(text)"
             )
-        return Evaluation(document, self._work)
+        return Evaluation(document, self._source.limits.work)
 
     def __translation__(self) -> Translation:
         """Return a filter that holds wherever the query matches, and what is left to check."""
@@ -137,6 +179,25 @@ class QueryResidual(NamedTuple):
         """Return the translation without keys of elements."""
         return without_keys(filter_)
 
+    def saved(self) -> list[Any] | None:
+        """Return its kind and what it is made of; None if there are functions in the query."""
+        query_ = self.query.saved()
+        keys = None if self.keys is None else sorted(self.keys)
+        return None if query_ is None else [*query_, keys]
+
+    @classmethod
+    def restored(
+        cls,
+        language: str,
+        text: str,
+        namespaces: dict[str, str],
+        limits: list[int],
+        keys: list[str] | None,
+    ) -> QueryResidual:
+        """Return what was saved; its query is parsed when a document has to be checked."""
+        source = QuerySource(text, language, namespaces, limits=XMLQueryLimits(*limits))
+        return cls(XMLQuery(source), None if keys is None else frozenset(keys))
+
 
 def query(
     text: str,
@@ -170,19 +231,14 @@ def query(
             f"{language!r:.60} is not a language of queries; they are 'xql' and 'xpath'"
             f"{'; ' + hint if hint else ''}"
         )
-    if language == "xpath":
-        if operators or functions:
-            raise FilterTypeError(
-                "operators and functions of your own are a matter of XQL: XPath 1.0 has none"
-            )
-        found = XPathParser(text, limits=bounds, namespaces=namespaces).parse()
-        return XMLQuery(text, language, found, bounds.work)
+    if language == "xpath" and (operators or functions):
+        raise FilterTypeError(
+            "operators and functions of your own are a matter of XQL: XPath 1.0 has none"
+        )
     _check_own("operator", operators, (name.strip("$") for name in (*OPERATORS, *KEYWORDS)))
     _check_own("function", functions, TAKEN_NAMES)
-    parser = XQLParser(
-        text, limits=bounds, namespaces=namespaces, operators=operators, functions=functions
-    )
-    return XMLQuery(text, language, parser.parse(), bounds.work)
+    source = QuerySource(text, language, namespaces, operators, functions, bounds)
+    return XMLQuery(source, source.parsed())
 
 
 def _check_own(what: str, given: Mapping[str, object], taken: Any) -> None:

@@ -24,6 +24,7 @@ from tamis.matching.compile.program_kernels import Leaves
 from tamis.matching.compile.variables import Block, Variables
 from tamis.matching.compile.vocabulary import SavedLeaves, Vocabulary
 from tamis.matching.evaluate.evaluator import Evaluator
+from tamis.matching.store.saved_residuals import residual_arrays, restored_residuals
 from tamis.matching.store.segments import Segment, SubscriptionColumns
 from tamis.matching.store.snapshot_file import read_file, write_file
 
@@ -64,8 +65,9 @@ def save(path: Path, segment: Segment, vocabulary: Vocabulary, mode: Mode) -> No
         "compiled.leaves": segment.leaves,
         **dict(_named("compiled", compiled.arrays)),
         **_variable_arrays(compiled.variables),
+        **residual_arrays(segment.columns),
     }
-    write_file(path, about, arrays)
+    write_file(path, about, arrays, is_left_to_check=segment.columns.left is not None)
 
 
 def load(path: Path) -> Restored:
@@ -83,7 +85,9 @@ def load(path: Path) -> Restored:
         raise SnapshotError(
             path, str(missing.args[0]), "it is missing: another version of Tamis wrote the file"
         ) from None
-    columns = SubscriptionColumns.of(_ids(arrays), arrays["modes"], arrays["expires_at"])
+    ids = _ids(arrays)
+    left = restored_residuals(arrays, len(ids), schema)
+    columns = SubscriptionColumns.of(ids, arrays["modes"], arrays["expires_at"], left)
     alive = np.ones(len(columns.ids.objects), np.bool_)
     return Restored(schema, mode, vocabulary, Segment(Evaluator(compiled), columns, alive, leaves))
 

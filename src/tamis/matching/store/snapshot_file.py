@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 from tamis.errors import SnapshotError
 
 MAGIC: Final = b"tamis snapshot 2"
+CHECKED_MAGIC: Final = b"tamis snapshot 3"
+"""Of a file that leaves something to check, which earlier versions of Tamis would not do."""
 _ALIGNED: Final = 64
 _PREFIX: Final = len(MAGIC) + 16
 
@@ -38,7 +40,13 @@ class ArrayRecord(NamedTuple):
     crc: int
 
 
-def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+def write_file(
+    path: Path,
+    about: Mapping[str, Any],
+    arrays: Mapping[str, NDArray[Any]],
+    *,
+    is_left_to_check: bool = False,
+) -> None:
     """Write a file atomically: under another name first, then rename it."""
     parts, end = [], 0
     for name, array in arrays.items():
@@ -48,7 +56,7 @@ def write_file(path: Path, about: Mapping[str, Any], arrays: Mapping[str, NDArra
     header = json.dumps({"about": about, "size": end, "parts": parts}).encode()
     beside = path.with_name(f"{path.name}.{os.getpid()}.part")
     with beside.open("wb") as file:
-        file.write(MAGIC)
+        file.write(CHECKED_MAGIC if is_left_to_check else MAGIC)
         file.write(len(header).to_bytes(8, "little"))
         file.write(zlib.crc32(header).to_bytes(8, "little"))
         file.write(header)
@@ -85,7 +93,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def _header(path: Path, mapped: memoryview) -> tuple[dict[str, Any], int]:
-    if bytes(mapped[: len(MAGIC)]) != MAGIC:
+    if bytes(mapped[: len(MAGIC)]) not in {MAGIC, CHECKED_MAGIC}:
         raise SnapshotError(path, "", "it is not a Tamis snapshot, or one of another version")
     length, crc = (
         int.from_bytes(mapped[at : at + 8], "little") for at in (len(MAGIC), len(MAGIC) + 8)

@@ -205,7 +205,7 @@ class _Change:
 
     def _write(self) -> BuiltShard:
         built = self._builder.write()
-        given = [_plain(row) for row in self._builder.in_order(self._given)]
+        given = [_plain(row) for row in self._given]
         with self._draft.folder() as folder:
             path = folder / f"shard-{built.shard.number:04}.rows.json"
             path.write_bytes(msgspec.json.encode(given))

@@ -42,12 +42,8 @@ class Shard(msgspec.Struct, frozen=True):
     removed_count: int = 0
     rows: LibraryFile | None = None
     """The subscriptions as they were given, in a shard of changes, which later ones may absorb."""
-    queries: LibraryFile | None = None
-    """Those that no snapshot can hold, because they are checked exactly; their numbers are last."""
-    queries_count: int = 0
-    """How many these are, with those that were removed."""
     tests_elements: bool = False
-    """Whether some of them test elements, of which columns know nothing."""
+    """Whether some subscriptions test elements, of which columns know nothing."""
 
     @property
     def numbers(self) -> int:
@@ -57,7 +53,7 @@ class Shard(msgspec.Struct, frozen=True):
     @property
     def files(self) -> tuple[LibraryFile, ...]:
         """Return all files."""
-        optional = (self.removed, self.rows, self.queries)
+        optional = (self.removed, self.rows)
         return (self.snapshot, self.ids, *(file for file in optional if file is not None))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -26,8 +26,6 @@ from tamis.spark.library.manifests import REJECTED, Shard
 from tamis.spark.library.places import Draft
 
 FINDINGS: Final = "findings.parquet"
-
-AddedRow = TypeVar("AddedRow")
 
 REJECTED_SCHEMA: Final = pa.schema(
     [
@@ -61,15 +59,6 @@ class ShardOptions(NamedTuple):
         return None if self.schema is None else schema_of(self.schema)
 
 
-class QueryRow(msgspec.Struct, frozen=True, array_like=True):
-    """A subscription that is checked exactly, as workers add it to their engines."""
-
-    filter: str
-    language: str
-    mode: str | None
-    expires_at: float | None
-
-
 class BuiltShard(msgspec.Struct, frozen=True):
     """A shard and its counts: rows = subscriptions + rejected."""
 
@@ -89,12 +78,7 @@ class ShardBuilder:
         self._linted = Engine(self._schema, options.mode) if options.lint is not None else None
         self._lint = options.lint or LintLimits()
         self._ids: list[str | int] = []
-        self._checked = Engine(self._schema, options.mode)
-        """Refuses what a worker could not add."""
-        self._queries: list[QueryRow] = []
-        self._query_ids: list[str | int] = []
         self._tests_elements = False
-        self._are_queries: list[bool] = []
         self._attributes: set[str] = set()
         self._rejected: list[dict[str, object]] = []
 
@@ -120,34 +104,22 @@ class ShardBuilder:
             raise FilterError(f"the id {row['id']!r} is already that of row {first}")
         filter_, mode = parsed(row), row.get("mode")
         expires_at = _expiry(row.get("expires_at"))
-        is_query = is_approximated(filter_)
-        if is_query:
-            self._add_query(row, filter_, expires_at)
-        else:
-            self._engine.add(len(self._ids), filter_, mode=mode, expires_at=expires_at)
-            self._ids.append(row["id"])
-        self._are_queries.append(is_query)
+        is_query = isinstance(filter_, QueryTest)
+        self._engine.add(
+            len(self._ids),
+            row["filter"] if is_query else filter_,
+            language=row["language"] if is_query else "tamis",
+            mode=mode,
+            expires_at=expires_at,
+        )
+        self._ids.append(row["id"])
         above, _ = over_attributes(filter_, as_mode(mode or self._options.mode))
         self._attributes |= above.attributes()
-        if is_query:
+        if is_approximated(filter_):
+            self._tests_elements |= not is_query
             return
         if self._linted is not None and len(self._ids) <= self._lint.get("filters", MAX_FILTERS):
             self._linted.add(row["id"], filter_, mode=mode)
-
-    def _add_query(
-        self, row: dict[str, Any], filter_: Filter, expires_at: float | datetime | None
-    ) -> None:
-        text, language, mode = row["filter"], row.get("language") or "tamis", row.get("mode")
-        self._checked.add(len(self._queries), text, language=language, mode=mode)
-        seconds = expires_at.timestamp() if isinstance(expires_at, datetime) else expires_at
-        self._queries.append(QueryRow(text, language, mode, seconds))
-        self._query_ids.append(row["id"])
-        self._tests_elements |= not isinstance(filter_, QueryTest)
-
-    def in_order(self, added: Sequence[AddedRow]) -> list[AddedRow]:
-        """Return the rows that were added, in the order of their numbers."""
-        marked = [*zip(added, self._are_queries, strict=True)]
-        return [row for wanted in (False, True) for row, is_query in marked if is_query is wanted]
 
     def write(self) -> BuiltShard:
         """Write the subscriptions and the rejected rows."""
@@ -158,25 +130,23 @@ class ShardBuilder:
         snapshot, ids = folder / f"{name}.tamis", folder / f"{name}.ids.arrow"
         self._engine.save(snapshot)
         type_ = pa.int64() if self._options.id_type == "bigint" else pa.string()
-        write_ids(ids, pa.array([*self._ids, *self._query_ids], type_))
+        write_ids(ids, pa.array(self._ids, type_))
         if self._rejected:
             path = folder / REJECTED / f"{name}.parquet"
             _write_table(path, self._rejected, REJECTED_SCHEMA)
             self._options.draft.keep_table(path)
         attributes = tuple(sorted(self._attributes))
         bucket = self._number if self._number < self._options.buckets else None
-        size = len(self._ids) + len(self._queries)
         keep = self._options.draft.keep
-        shard = Shard(self._number, size, keep(snapshot), keep(ids), attributes, bucket)
-        if self._queries:
-            queries = folder / f"{name}.queries.json"
-            queries.write_bytes(msgspec.json.encode(self._queries))
-            shard = msgspec.structs.replace(
-                shard,
-                queries=keep(queries),
-                queries_count=len(self._queries),
-                tests_elements=self._tests_elements,
-            )
+        shard = Shard(
+            self._number,
+            len(self._ids),
+            keep(snapshot),
+            keep(ids),
+            attributes,
+            bucket,
+            tests_elements=self._tests_elements,
+        )
         return BuiltShard(shard, len(self._rejected), self._write_findings(folder, name))
 
     def _write_findings(self, folder: Path, name: str) -> int:

@@ -11,17 +11,13 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-import msgspec
-import numpy as np
 import pyarrow as pa
 
 from tamis.errors import LibraryError
-from tamis.filters import FALSE
 from tamis.matching import Engine
 from tamis.spark.library.ids import read_ids
 from tamis.spark.library.manifests import Shard
 from tamis.spark.library.places import LibraryPlace
-from tamis.spark.library.shard_builder import QueryRow
 
 # An unused mapping costs little; this bounds what several versions may add up to.
 MAX_OPEN_SHARDS: Final = 64
@@ -60,35 +56,14 @@ class ShardCache:
 def _load(place: LibraryPlace, shard: Shard) -> OpenShard:
     path = place.path(shard.snapshot)
     removed = None if shard.removed is None else read_ids(place.path(shard.removed)).to_numpy()
-    plain = shard.numbers - shard.queries_count
-    gone = np.empty(0, np.int64) if removed is None else removed
-    engine = Engine.load(path, without=gone[gone < plain] if len(gone) else None)
-    removed_queries = _add_queries(engine, place, shard, {*gone[gone >= plain].tolist()})
+    engine = Engine.load(path, without=removed)
     ids = read_ids(place.path(shard.ids))
-    if len(engine) != shard.subscriptions + removed_queries or len(ids) != shard.numbers:
+    if len(engine) != shard.subscriptions or len(ids) != shard.numbers:
         raise LibraryError(
             path,
             f"it should hold {shard.subscriptions:,} subscriptions, but holds {len(engine):,}",
         )
     return OpenShard(engine, ids)
-
-
-def _add_queries(engine: Engine, place: LibraryPlace, shard: Shard, removed: set[int]) -> int:
-    """Add what no snapshot can hold; return how many of these were removed.
-
-    A removed one keeps its number, and matches nothing.
-    """
-    if shard.queries is None:
-        return 0
-    rows = msgspec.json.decode(place.path(shard.queries).read_bytes(), type=list[QueryRow])
-    for number, row in enumerate(rows, shard.numbers - shard.queries_count):
-        if number in removed:
-            engine.add(number, FALSE)
-            continue
-        engine.add(
-            number, row.filter, language=row.language, mode=row.mode, expires_at=row.expires_at
-        )
-    return len(removed)
 
 
 SHARDS: Final = ShardCache()
