@@ -7,7 +7,7 @@ principal has one thread at a time for all of its subscriptions.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tamis.broker.deliver.subscriptions import ActiveSubscription
@@ -20,6 +20,8 @@ from tamis.languages.exactness import QueryTest, is_approximated, satisfies
 
 RESIDUE: Final = "residue"
 """In place of an event that does not satisfy the filter, although the engine has found it."""
+UNCHECKED: Final = "unchecked"
+"""In place of an event that there was no time to check."""
 
 
 class ExactChecks:
@@ -29,25 +31,33 @@ class ExactChecks:
         self._executor = executor
 
     async def check(
-        self, subscription: ActiveSubscription, found: list[StoredEvent | str]
+        self,
+        subscription: ActiveSubscription,
+        found: list[StoredEvent | str],
+        is_late: Callable[[], bool] = lambda: False,
     ) -> list[StoredEvent | str]:
         """Return events that satisfy a subscription's filter; for the others, the reason.
 
-        That is `residue`, or `invalid` if it takes too long to find out.
+        That is `residue`, or `invalid` if it takes too long to find out. Once it is late, all that
+        follow are `unchecked`; the first never is, so that whoever asks again gets further.
         """
         if not subscription.is_checked:
             return found
         owner = subscription.stored.owner
-        return await self._executor.run_slices(owner, _checked(subscription, found))
+        return await self._executor.run_slices(owner, _checked(subscription, found, is_late))
 
 
 def _checked(
-    subscription: ActiveSubscription, found: Sequence[StoredEvent | str]
+    subscription: ActiveSubscription,
+    found: Sequence[StoredEvent | str],
+    is_late: Callable[[], bool],
 ) -> Slices[list[StoredEvent | str]]:
     checked: list[StoredEvent | str] = []
     for stored in found:
         if not isinstance(stored, str):
             yield
+            if checked and is_late():
+                return checked + [UNCHECKED] * (len(found) - len(checked))
         checked.append(stored if isinstance(stored, str) else _outcome(subscription, stored))
     return checked
 

@@ -14,7 +14,7 @@ import msgspec
 
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
-from tamis.broker.deliver.exact_checks import RESIDUE, ExactChecks
+from tamis.broker.deliver.exact_checks import RESIDUE, UNCHECKED, ExactChecks
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
 from tamis.broker.deliver.sight import is_visible, visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
@@ -28,6 +28,8 @@ from tamis.protocol import Code, Deliver, Delivery, Dropped, Ended
 from tamis.storage import DeadLetter, Retry
 
 MAX_EVENTS_PER_TAKE: Final = 256
+# A fetch that does not wait may check events for so long, and for the time of the last check.
+MIN_CHECK_SECONDS: Final = 1.0
 # A frame holds one event or events of this size; between two frames changed rights take effect.
 FRAME_EVENT_BYTES: Final = 256 * 1024
 # The lease of events that are being prepared: it begins when they are returned.
@@ -296,7 +298,8 @@ class Notifier:
         The loss is still to be reported.
         """
         loop = asyncio.get_running_loop()
-        until = loop.time() + wait
+        started = loop.time()
+        until, checked_until = started + wait, started + max(wait, MIN_CHECK_SECONDS)
         if subscription.queue.is_deferred and self.deferred is not None:
             self.deferred.hurry(subscription)
         with subscription.queue.listening() as wake_up:
@@ -307,7 +310,9 @@ class Notifier:
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
                 try:
-                    prepared = await self._prepare(subscription, reader, taken)
+                    prepared = await self._prepare(
+                        subscription, reader, taken, lambda: loop.time() >= checked_until
+                    )
                 except BaseException:
                     subscription.queue.return_taken(taken)
                     raise
@@ -317,7 +322,8 @@ class Notifier:
                 if is_done and not (taken or has_lost):
                     name = subscription.stored.name
                     raise RefusedError(Code.CONFLICT, f"{name!r} is {subscription.suspension}")
-                is_over = subscription.has_ended or (not taken and rest <= 0)
+                is_late = rest <= 0 and (not taken or loop.time() >= checked_until)
+                is_over = subscription.has_ended or is_late
                 if deliveries or has_lost or is_over:
                     return self._fetched(subscription, deliveries)
                 if not taken:
@@ -477,22 +483,31 @@ class Notifier:
     # --- what is sent ----------------------------------------------------------------------------
 
     async def _prepare(
-        self, subscription: ActiveSubscription, reader: EventReader, taken: Sequence[QueuedEvent]
+        self,
+        subscription: ActiveSubscription,
+        reader: EventReader,
+        taken: Sequence[QueuedEvent],
+        is_late: Callable[[], bool] = lambda: False,
     ) -> PreparedDeliveries:
-        """Return what a reader may see of events, by its rights as they are now."""
+        """Return what a reader may see of events, by its rights as they are now.
+
+        Those that there is no time to check go back to the queue.
+        """
         prepared = PreparedDeliveries([], [], [], {}, [], [])
         recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
         found = cast("list[StoredEvent | str]", recent)
         if None in recent or subscription.is_checked:
             found = await self._event_cache.find([queued.sequence for queued in taken])
-            found = await self._exactness.check(subscription, found)
+            found = await self._exactness.check(subscription, found, is_late)
+            late = [one for one, stored in zip(taken, found, strict=True) if stored == UNCHECKED]
+            subscription.queue.return_taken(late)
         if subscription.is_suspended:
             subscription.queue.return_taken(taken)
             return prepared
         rights, in_flight = reader.rights, subscription.queue.in_flight
         for queued, stored in zip(taken, found, strict=True):
             if queued.sequence not in in_flight:
-                # It was settled meanwhile.
+                # It was settled meanwhile, or not checked in time.
                 continue
             if isinstance(stored, str):
                 prepared.gone[queued.sequence] = stored
