@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from prometheus_client import generate_latest
 
@@ -255,6 +257,59 @@ async def test_what_is_no_document_is_refused_with_a_sentence(
         assert sentence in said
 
 
+@run_async
+async def test_a_document_is_as_large_as_its_own_bytes(tmp_path: Path) -> None:
+    text = "<a>" + '"\n' * 200 + "</a>"
+    async with broker_of(tmp_path, largest_event=len(text)) as (_, session):
+        await subscribe(session, "a", "s", language="xql")
+        await publish_documents(session, text)
+        assert texts_of(await session.fetch("s", wait=20)) == [text]
+        said = await refusal(session.publish([as_event(text + " ")], format="xml"))
+        assert "an event of 408 bytes exceeds the limit of 407" in said
+        # JSON is as large as it is sent.
+        large = json.dumps({"a": text}).encode()
+        said = await refusal(session.publish([large]))
+        assert f"an event of {len(large)} bytes exceeds the limit of 407" in said
+    with pytest.MonkeyPatch.context() as patched:
+        # Whatever is sent to a subscriber has to fit into a frame.
+        patched.setattr("tamis.broker.publish.payloads.FRAME_AROUND_AN_EVENT", 4 * 1024**2 - 500)
+        async with broker_of(tmp_path, largest_event=len(text)) as (_, session):
+            said = await refusal(session.publish([as_event(text)], format="xml"))
+            assert f"an event of {len(as_event(text))} bytes" in said
+
+
+@run_async
+async def test_a_broker_without_lxml_names_the_extra_that_its_documents_need(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with broker_of(tmp_path) as (broker, session):
+        await publish_documents(session, CHAIRS)
+        await settled(broker)
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    async with broker_of(tmp_path) as (broker, session):
+        await subscribe(session, "true", "s", start="earliest")
+        await eventually_async(lambda: bool(broker.health.problems))
+        assert "pip install 'tamis[xml]'" in str(broker.health.problems)
+
+
+@run_async
+async def test_the_residue_is_told_also_if_there_is_none(tmp_path: Path) -> None:
+    async with broker_of(tmp_path) as (_, session):
+        view = await subscribe(session, "a", "s", language="xql")
+        assert msgspec.to_builtins(view)["residue"] == 0
+
+
+@run_async
+async def test_a_query_with_declared_prefixes_is_checked_by_the_broker(tmp_path: Path) -> None:
+    text = 'declare namespace n = "urn:n"; n:order/n:line[0] = 5'
+    async with broker_of(tmp_path) as (_, session):
+        await subscribe(session, text, "s", language="xql")
+        found = "<x:order xmlns:x='urn:n'><x:line>5</x:line></x:order>"
+        wrong = "<order xmlns='urn:n'><line>4</line><line>5</line></order>"
+        await publish_documents(session, wrong, found, found.replace("urn:n", "urn:m"))
+        assert texts_of(await session.fetch("s", wait=20)) == [found]
+
+
 REFUSED_QUERIES = [
     ({"filter": "order/line[", "language": "xql"}, "bad_filter"),
     ({"filter": "order", "language": "xql", "mode": "strict"}, "leave it out"),
@@ -297,6 +352,40 @@ async def test_what_takes_too_long_to_check_is_told_as_lost(
         got = await session.fetch("s", wait=20)
         assert (list(got), got.dropped) == ([], 1)
         assert (await session.history(MANY_CHAIRS, language="xql")).events == []
+
+
+@run_async
+async def test_a_fetch_keeps_its_wait_while_checks_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check, checks, loop = satisfies, 0, asyncio.get_running_loop()
+    time = loop.time
+
+    def slowly(*given: Any) -> bool:
+        nonlocal checks
+        checks += 1
+        return check(*given)
+
+    # Each check seems to take 0.4 seconds.
+    monkeypatch.setattr(loop, "time", lambda: time() + 0.4 * checks)
+
+    monkeypatch.setattr(exact_checks, "satisfies", slowly)
+    async with broker_of(tmp_path) as (broker, session):
+        await subscribe(session, MANY_CHAIRS, "s", language="xql")
+        found = [CHAIRS if number in {7, 8, 18} else TABLES for number in range(20)]
+        await publish_documents(session, *found)
+        await settled(broker)
+        got: list[int] = []
+        for fetched in range(1, 21):
+            some = [one.sequence for one in await session.fetch("s", wait=1)]
+            await session.acknowledge("s", some)
+            got += some
+            # Three checks take more than a second.
+            assert checks <= 3 * fetched
+            if len(got) == 3:
+                break
+        assert got == [8, 9, 19]
+        assert checks < 21, "what was checked is not checked again"
 
 
 @run_async

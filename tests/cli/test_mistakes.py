@@ -44,6 +44,8 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("check", "x = 1 or " * 2000 + "x = 1"), "exceeds the limit of 16,384"),
         (("check", "x = '\ud800'"), "lone surrogate"),
         (("compare", "x = 1"), "Missing argument 'B'"),
+        (("pub", "Order.XML"), "this looks like XML: give --xml"),
+        (("pub", "--event", " <order/>"), "this looks like XML: give --xml"),
         (("macth",), "Did you mean 'match'?"),
         (("--nope",), "No such option"),
     ],

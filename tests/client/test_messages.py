@@ -17,8 +17,10 @@ import pytest
 
 import tamis
 from tamis import Event
-from tamis.client.messages import check_several, encode_event
-from tamis.errors import EventError
+from tamis.client import XMLText
+from tamis.client.messages import check_several, check_size, encode_event
+from tamis.errors import EventError, RefusedError
+from tamis.protocol import Welcome
 from tamis.protocol.views import DeadLetterView
 
 from .buses import Connect, on_every_bus
@@ -110,6 +112,23 @@ def test_what_json_has_no_form_for_is_named_with_its_place(
     with pytest.raises(EventError) as refused:
         encode_event(event)
     assert str(refused.value) == sentence
+
+
+@pytest.mark.parametrize("text", ["<order/>", b" <order/>"])
+def test_a_text_that_looks_like_xml_is_told_from_json(text: str | bytes) -> None:
+    with pytest.raises(EventError, match=r"looks like XML.*publish XMLText\(text\)"):
+        encode_event(text)
+
+
+def test_a_document_is_measured_without_the_escapes_of_json() -> None:
+    document = encode_event(XMLText("<a>" + '"\n' * 40 + "</a>"))
+    assert len(document.text) > 160
+    welcome = Welcome(
+        principal="a", version="1", largest_frame=5_000, largest_event=87, largest_batch=5
+    )
+    check_size(document, welcome)
+    with pytest.raises(RefusedError, match="an event of 87 bytes exceeds the limit of 86"):
+        check_size(document, msgspec.structs.replace(welcome, largest_event=86))
 
 
 def test_numbers_of_numpy_are_published_as_numbers() -> None:

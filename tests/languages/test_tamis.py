@@ -73,6 +73,8 @@ def test_a_filter_prints_back_as_it_was_understood(text: str, printed: str) -> N
         ("active and b = 1", "active is not a condition", "write active = true", 0),
         ("b = 1 and active", "active is not a condition", "write active = true", 10),
         ("a + 1", "a + 1 is not a condition", "", 2),
+        ("items[0].sku = 1", "elements are tested, and not counted", "write items.… for any", 6),
+        ("items[*].sku = 1", "elements are tested, and not counted", "write items.… for any", 6),
         ('a in (1, "a")', "a is compared with a number and with text", "", 12),
         ("a in (b)", 'expected a value, found "b"', "", 6),
         ("a in 1", '"(" is missing after "in"', "", 5),

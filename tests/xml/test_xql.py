@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError, TamisError
+from tamis.matching import Engine
 from tamis.xml import Document, XMLQueryLimits, query
 from xml_cases import cases, check
 
@@ -94,6 +95,52 @@ def test_a_mistake_is_shown_at_its_place() -> None:
         '"$gtt$" is not an operator of XQL, nor one of yours; did you mean "$gt$"? '
         "(line 2, column 9)\n    price $gtt$ 5]\n          ^"
     )
+
+
+@pytest.mark.parametrize("language", ["xql", "xpath"])
+def test_a_query_may_declare_its_prefixes(language: str) -> None:
+    document = Document.parse('<a xmlns:x="urn:n"><x:b>5</x:b><b>6</b></a>')
+    text = "declare namespace n = 'urn:n';\ndeclare namespace m=\"urn:m\"; //n:b"
+    assert [node.value for node in query(text, language=language).select(document)] == ["5"]
+    # Its own come before those that are given.
+    given = {"n": "urn:other", "o": "urn:n"}
+    found = query(text + " | //o:b", language=language, namespaces=given).select(document)
+    assert len(found) == 1
+    engine = Engine()
+    engine.add("declared", text + " = 5", language=language)
+    assert engine.match_xml(document) == ["declared"]
+    # These are names like others.
+    assert query("declare/namespace", language=language).matches(
+        Document.parse("<declare><namespace/></declare>")
+    )
+
+
+@pytest.mark.parametrize("language", ["xql", "xpath"])
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("//n:b", 'stands for no namespace; begin with: declare namespace n = "…";'),
+        ("declare namespace n = 'u' //n:b", '";" is missing after the declaration'),
+        ("declare namespace n 'u'; //n:b", '"=" is missing after the prefix'),
+        ("declare namespace n = u; //n:b", "a namespace in quotes is needed here"),
+        ("declare namespace n = ''; //n:b", "a namespace in quotes is needed here"),
+        ("declare namespace n = 'u", "this ' is never closed"),
+        ("declare namespace = 'u'; b", 'a prefix is needed here, not "="'),
+        ("declare namespace xml = 'u'; b", 'the prefix "xml" is declared already'),
+        (
+            "declare namespace n = 'u'; declare namespace n = 'v'; b",
+            'the prefix "n" is declared already',
+        ),
+        ("declare namespace n = 'u';", "the query is empty"),
+        ("a == 5", 'missing before "="; write "=" once'),
+        ("a && b", 'does not continue the query; write "and"'),
+        ("a || b", 'missing before "|"; write "or"'),
+    ],
+)
+def test_a_common_mistake_gets_a_hint(language: str, text: str, sentence: str) -> None:
+    with pytest.raises(FilterSyntaxError) as refused:
+        query(text, language=language)
+    assert sentence in str(refused.value)
 
 
 def test_only_nodes_can_be_selected() -> None:

@@ -89,8 +89,9 @@ def _distance(old: Value, new: Value) -> tuple[int, float]:
         case ((int() | float()), (int() | float())):
             return _number_distance(old, new)
         case str(), str():
-            # Blank text is close to short texts, but rarely meant.
-            return 0, (_edits(old, new) + 5 * (not new.strip())) / (1 + len(old))
+            # Blank text is close to short texts, but rarely meant; what cannot be seen, never.
+            is_odd = old.isprintable() and not new.isprintable()
+            return 3 * is_odd, (_edits(old, new) + 5 * (not new.strip())) / (1 + len(old))
         case datetime(), datetime():
             finer = new.microsecond > 0 and old.microsecond == 0
             return int(finer), abs((new - old).total_seconds()) / 86_400
@@ -126,7 +127,7 @@ def _strangeness(value: Value) -> float:
         case int() | float():
             return math.log10(1 + abs(value)) - _step(value) if math.isfinite(value) else math.inf
         case str():
-            return len(value) + 5.0 * (not value.strip())
+            return len(value) + 5.0 * (not value.strip()) + 100.0 * (not value.isprintable())
         case datetime():
             return abs(value.year - 2026) + (value.microsecond > 0)
         case date():

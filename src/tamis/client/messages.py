@@ -26,7 +26,7 @@ from tamis.events.places import inside
 from tamis.events.values import brief
 from tamis.objects.codec import encode_object, is_message_object
 from tamis.protocol import Code, Delivery, Welcome
-from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat
+from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat, event_size
 from tamis.units import Duration
 
 if TYPE_CHECKING:
@@ -214,8 +214,12 @@ class Message(ReceivedEvent):
 
 
 def _by_path(document: Document) -> dict[str, Any]:
-    found = document.__attributes__(None)
-    return {name: values[0] if len(values) == 1 else [*values] for name, values in found.items()}
+    from tamis.xml.extracted import one_for_each_node  # noqa: PLC0415 - needs the extra `xml`
+
+    # Events have both the text and the number that it stands for.
+    held = document.__attributes__(None).items()
+    found = {name: one_for_each_node(values) for name, values in held}
+    return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
 
 
 Publishable = Mapping[str, Any] | CloudEvent | str | bytes | object
@@ -323,6 +327,11 @@ def _check_names_within(value: object) -> None:
 
 
 def _checked(text: str | bytes) -> bytes:
+    if text.lstrip()[:1] in {"<", b"<"}:
+        raise EventError(
+            "this looks like XML, and a text is read as JSON: publish XMLText(text) or "
+            "Document.parse(text), on the command line with --xml"
+        )
     # It becomes part of a larger JSON text, which it must not break.
     try:
         encoded = text.encode() if isinstance(text, str) else text
@@ -361,8 +370,9 @@ class PublicationLimits(NamedTuple):
 
 def check_size(event: EncodedEvent, welcome: Welcome) -> None:
     """Refuse an event that is too large, before other events are sent in the same frame."""
-    size = len(event.text)
-    most = min(welcome.largest_event, welcome.largest_frame - FRAME_OVERHEAD_BYTES)
+    size, most = len(event.text), welcome.largest_frame - FRAME_OVERHEAD_BYTES
+    if min(most, welcome.largest_event) < size <= most:
+        size, most = event_size(event.text, event.format), min(most, welcome.largest_event)
     if size > most:
         raise RefusedError(
             Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,}"

@@ -207,6 +207,13 @@ class ExpressionParser:
             raise self.tokens.error(
                 "elements belong to one attribute, not to any", at=self.tokens.at
             )
+        index, closing = self.tokens.words[self.tokens.at + 1 : self.tokens.at + 3]
+        if index == "*" or (index.isdecimal() and closing == "]"):
+            raise self.tokens.error(
+                "elements are tested, and not counted",
+                at=self.tokens.at + 1,
+                hint=f"write {name}.… for any of them, or {name}[…] with a condition of one",
+            )
         self._read_prefix(self.tokens.take())
         self._lists.append(name)
 

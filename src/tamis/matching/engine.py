@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from tamis.analysis.document_changes import possible_in_document
 from tamis.analysis.explain import Explanation, explain
 from tamis.analysis.lint import Findings, LintedFilter, LintLimits, lint
 from tamis.diagrams.pictures import Picture
@@ -27,7 +28,7 @@ from tamis.events.batch import (
     Admission,
     EventSource,
 )
-from tamis.events.gathering import is_object
+from tamis.events.gathering import HoldsAttributes, is_object
 from tamis.events.json_source import JsonLineEvents, JsonLinesData, reader_of
 from tamis.events.json_text import require_json_text
 from tamis.filters import Filter, FilterLimits, Id, Mode
@@ -305,6 +306,8 @@ class Engine:
             total=self._total,
             expired=expired,
         )
+        if hasattr(event, "text") and isinstance(event, HoldsAttributes):
+            found = possible_in_document(found)
         if residual is None:
             return found
         if not found.matched:

@@ -59,14 +59,14 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     max_attempts: int
     start: int
     """The sequence of the first event it covers."""
+    residue: int
+    """Events that its filter let through, and its query or tests of elements did not, since the
+    broker started."""
     expires_at: float | None = None
     suspended_from: int = 0
     """The first event that was not matched, because its filter takes too long; 0: none."""
     filter_from: int = 0
     """The first event that its present filter holds for; 0: it has had no other."""
-    residue: int = 0
-    """Events that its filter let through, and its query or tests of elements did not, since the
-    broker started."""
     group: bool = False
     """Whether a group shares it: each event goes to one of the members."""
     ordering_key: str = ""

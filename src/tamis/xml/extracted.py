@@ -7,6 +7,7 @@ number or a date, once for a batch of documents.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final
 
@@ -44,6 +45,22 @@ def values_of(text: str) -> list[Value]:
     """
     # The same short texts come again and again.
     return [*_short_values(text)] if len(text) <= MAX_CACHED else _values(text)
+
+
+def one_for_each_node(values: Iterable[Value]) -> list[Value]:
+    """Return what nodes hold, each once: a value where its text is how one writes it, or the text.
+
+    >>> one_for_each_node(["5", 5, "007", 7, "Wien"])
+    [5, '007', 'Wien']
+    """
+    found: list[Value] = []
+    for value in values:
+        if value is True:
+            found.append(value)
+        elif isinstance(value, str):
+            stands_for = [one for one in values_of(value)[1:] if str(one) == value]
+            found.append(stands_for[0] if stands_for else value)
+    return found
 
 
 def _values(text: str) -> list[Value]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
 from tamis.events.schema import did_you_mean
 from tamis.xml.nodes import XML_NAMESPACE
 from tamis.xml.work import MAX_QUERY_DEPTH, XMLQueryLimits
 
+Parsed = TypeVar("Parsed")
+
 NAME: Final = r"[^\W\d][\w.\-·]*+"
 QUOTED: Final = r"\"[^\"]*+\"?|'[^']*+'?"
+_DECLARATION: Final = ("declare", "namespace")
+_MEANT: Final = {"==": 'write "=" once', "&&": 'write "and"', "||": 'write "or"'}
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 
 
@@ -100,7 +105,8 @@ class QueryTokens:
         if token.text in {")", "]"}:
             opening = {")": "(", "]": "["}[token.text]
             raise self.error(f'this "{token.text}" closes nothing: there is no "{opening}" for it')
-        raise self.error(f"{token.shown} does not continue the query")
+        hint = _MEANT.get(token.text + self.ahead(1).text, "")
+        raise self.error(f"{token.shown} does not continue the query", hint=hint)
 
     def error(
         self,
@@ -115,6 +121,13 @@ class QueryTokens:
         offset = (self.current if at is None else at).offset
         hint = hint or did_you_mean(meant, known)
         return FilterSyntaxError(reason, text=self.text, offset=offset, hint=hint)
+
+    def nothing_before(self, token: QueryToken) -> FilterSyntaxError:
+        """Return the error where something is missing, before a token that was taken."""
+        where = "at the end" if not token.text else f"before {token.shown}"
+        before = self.ahead(-2).text if self._at > 1 else ""
+        hint = _MEANT.get(before + token.text, "")
+        return self.error(f"a name, a path or a value is missing {where}", at=token, hint=hint)
 
     def quoted(self) -> str:
         """Take a text in quotes, and return what is between them."""
@@ -148,11 +161,31 @@ class Namespaces:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         for prefix, namespace in given.items():
-            if not re.fullmatch(NAME, prefix):
+            if not isinstance(prefix, str) or not re.fullmatch(NAME, prefix):
                 raise FilterTypeError(f"{prefix!r:.60} cannot be the prefix of a namespace")
-            if not namespace:
+            if not namespace or not isinstance(namespace, str):
                 raise FilterTypeError(f'the prefix "{prefix}" must stand for a namespace')
         self._known = {"xml": XML_NAMESPACE, **given}
+
+    def declare(self, tokens: QueryTokens) -> None:
+        """Take the declarations at the beginning of a query, as XQuery writes them."""
+        declared: set[str] = set()
+        while (tokens.current.text, tokens.ahead(1).text) == _DECLARATION:
+            tokens.take()
+            tokens.take()
+            token = tokens.take()
+            if not re.fullmatch(NAME, token.text):
+                raise tokens.error(f"a prefix is needed here, not {token.shown}", at=token)
+            if token.text in declared or token.text == "xml":
+                raise tokens.error(f'the prefix "{token.text}" is declared already', at=token)
+            tokens.expect("=", "after the prefix")
+            place = tokens.current
+            namespace = tokens.quoted() if place.is_quoted else ""
+            if not namespace:
+                raise tokens.error("a namespace in quotes is needed here", at=place)
+            tokens.expect(";", "after the declaration")
+            declared.add(token.text)
+            self._known[token.text] = namespace
 
     def of(self, prefix: str, tokens: QueryTokens, at: QueryToken) -> str:
         """Return the namespace of a prefix."""
@@ -161,6 +194,33 @@ class Namespaces:
             raise tokens.error(
                 f'the prefix "{prefix}" stands for no namespace',
                 at=at,
-                hint=hint or f'give namespaces={{"{prefix}": "…"}}',
+                hint=hint or f'begin with: declare namespace {prefix} = "…";',
             )
         return self._known[prefix]
+
+
+class QueryOpening(ABC, Generic[Parsed]):
+    """What parsers have in common: limits, declarations, and that nothing is missing or left."""
+
+    def __init__(
+        self,
+        text: str,
+        pattern: re.Pattern[str],
+        limits: XMLQueryLimits,
+        namespaces: Mapping[str, str],
+    ) -> None:
+        self._tokens = QueryTokens(text, pattern, limits)
+        self._namespaces = Namespaces(namespaces)
+
+    def parse(self) -> Parsed:
+        """Return the query as an expression."""
+        self._namespaces.declare(self._tokens)
+        if not self._tokens.current.text:
+            raise self._tokens.error("the query is empty", hint="write . for the document")
+        found = self._whole()
+        self._tokens.expect_end()
+        return found
+
+    @abstractmethod
+    def _whole(self) -> Parsed:
+        """Parse all that follows the declarations."""

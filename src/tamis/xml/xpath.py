@@ -28,7 +28,7 @@ from tamis.xml.paths import (
     Selection,
     XMLExpression,
 )
-from tamis.xml.scanning import NAME, QUOTED, Namespaces, QueryToken, QueryTokens
+from tamis.xml.scanning import NAME, QUOTED, QueryOpening, QueryToken
 from tamis.xml.work import XMLQueryLimits
 from tamis.xml.xpath_functions import CORE_FUNCTIONS, CoreFunctionCall
 from tamis.xml.xpath_terms import XPathArithmetic, XPathComparison, type_of
@@ -63,20 +63,14 @@ _HERE: Final = AxisStep(AXES["self"], ANY_NODE)
 _PLACE: Final = CoreFunctionCall(CORE_FUNCTIONS["position"])
 
 
-class XPathParser:
+class XPathParser(QueryOpening[XMLExpression]):
     """Parses one query."""
 
     def __init__(self, text: str, *, limits: XMLQueryLimits, namespaces: Mapping[str, str]) -> None:
-        self._tokens = QueryTokens(text, TOKEN, limits)
-        self._namespaces = Namespaces(namespaces)
+        super().__init__(text, TOKEN, limits, namespaces)
 
-    def parse(self) -> XMLExpression:
-        """Return the query as an expression."""
-        if not self._tokens.current.text:
-            raise self._tokens.error("the query is empty", hint="write . for the document")
-        found = self._expression()
-        self._tokens.expect_end()
-        return found
+    def _whole(self) -> XMLExpression:
+        return self._expression()
 
     # --- operators -----------------------------------------------------------------------------
 
@@ -196,8 +190,7 @@ class XPathParser:
         if token.text == "*":
             return NodeTest(axis.principal)
         if not token.is_name:
-            where = "at the end" if not token.text else f"before {token.shown}"
-            raise self._tokens.error(f"a name, a path or a value is missing {where}", at=token)
+            raise self._tokens.nothing_before(token)
         if self._tokens.current.text == "(":
             return self._node_type(token)
         prefix, colon, local = token.text.partition(":")

@@ -24,7 +24,7 @@ from tamis.xml.paths import (
     Selection,
     XMLExpression,
 )
-from tamis.xml.scanning import Namespaces, QueryToken, QueryTokens
+from tamis.xml.scanning import QueryOpening, QueryToken
 from tamis.xml.values import date_in, number_in
 from tamis.xml.work import XMLQueryLimits
 from tamis.xml.xpath_functions import CORE_FUNCTIONS
@@ -64,7 +64,7 @@ _QueryTerm = XMLExpression | _NodeTerm | _ValueTerm
 """What a rule returns; a literal is the only one that is not an expression."""
 
 
-class XQLParser:
+class XQLParser(QueryOpening[XMLExpression]):
     """Parses one query."""
 
     def __init__(
@@ -76,18 +76,12 @@ class XQLParser:
         operators: Mapping[str, UserOperator],
         functions: Mapping[str, UserFunction],
     ) -> None:
-        self._tokens = QueryTokens(text, TOKEN, limits)
-        self._namespaces = Namespaces(namespaces)
+        super().__init__(text, TOKEN, limits, namespaces)
         self._operators = {f"${name}$": function for name, function in operators.items()}
         self._functions = functions
 
-    def parse(self) -> XMLExpression:
-        """Return the query as an expression."""
-        if not self._tokens.current.text:
-            raise self._tokens.error("the query is empty", hint="write . for the document")
-        found = self._query()
-        self._tokens.expect_end()
-        return found
+    def _whole(self) -> XMLExpression:
+        return self._query()
 
     # --- and, or, not --------------------------------------------------------------------------
 

@@ -85,5 +85,4 @@ def missing_name(tokens: QueryTokens, token: QueryToken) -> FilterSyntaxError:
         return tokens.error(reason, at=token, meant=token.text, known=known)
     if token.is_quoted or NUMBER.fullmatch(token.text):
         return tokens.error(f"{token.shown} cannot be a step of a path", at=token)
-    where = "at the end" if not token.text else f"before {token.shown}"
-    return tokens.error(f"a name, a path or a value is missing {where}", at=token)
+    return tokens.nothing_before(token)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from tamis.errors import EventError, MissingExtraError
+from tamis.lazy import require_extra
 
 if TYPE_CHECKING:
     from tamis.xml import Document
@@ -57,12 +58,21 @@ class DocumentReader:
             _ = document.nodes
         return document
 
-    def _parse(self, text: bytes) -> Document:
+    @property
+    def missing(self) -> str:
+        """Return what has to be installed to read documents; nothing if all is there."""
         try:
-            # The extra `xml` need not be installed.
-            from tamis.xml import Document, XMLLimits  # noqa: PLC0415
+            require_extra("xml")
         except MissingExtraError as error:
-            raise EventError(f"this broker reads no XML: {error}") from None
+            return str(error)
+        return ""
+
+    def _parse(self, text: bytes) -> Document:
+        if self.missing:
+            raise EventError(f"this broker reads no XML: {self.missing}")
+        # The extra `xml` need not be installed.
+        from tamis.xml import Document, XMLLimits  # noqa: PLC0415
+
         try:
             decoded = _texts.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from tamis.broker.publish import handed_events
 from tamis.broker.publish.handed_events import HandedEvent, Recipient, read_handed
-from tamis.broker.publish.payloads import NAME_OF, Payload, PayloadDecoder
+from tamis.broker.publish.payloads import NAME_OF, NUMBER_OF, XML, Payload, PayloadDecoder
 from tamis.broker.publish.publishers import owner_of
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
 from tamis.errors import TamisError
@@ -101,7 +101,7 @@ class EventCache:
 
     def _read(self, sequences: Iterable[int]) -> dict[int, StoredEvent | str]:
         found = {sequence: self._read_one(sequence) for sequence in sequences}
-        self._report([sequence for sequence, one in found.items() if one == INVALID])
+        self._report({s: self._log.get(s) for s, one in found.items() if one == INVALID})
         return found
 
     def _read_one(self, sequence: int) -> StoredEvent | str:
@@ -121,14 +121,19 @@ class EventCache:
                 decoded.invalid.append(record)
             else:
                 decoded.events.append(event)
-        self._report([record.sequence for record in decoded.invalid])
+        self._report({record.sequence: record for record in decoded.invalid})
         return decoded
 
-    def _report(self, invalid: Sequence[int]) -> None:
+    def _report(self, invalid: Mapping[int, Record | None]) -> None:
         if invalid:
-            # Not the error itself, which quotes the event.
-            why = "the schema or the limits have changed since it was stored"
-            self.unmatchable.report(dict.fromkeys(invalid, why))
+            self.unmatchable.report({s: self._why(record) for s, record in invalid.items()})
+
+    def _why(self, record: Record | None) -> str:
+        """Return why an event is invalid now; not the error itself, which quotes the event."""
+        missing = self._decoder.documents.missing
+        if missing and record is not None and record.format == NUMBER_OF[XML]:
+            return f"it is an XML document, and {missing}"
+        return "the schema or the limits have changed since it was stored"
 
 
 def _decode(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEvent | None:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from tamis.broker.operations.settings import FRAME_AROUND_AN_EVENT
 from tamis.broker.publish.documents import DocumentReader
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import (
@@ -25,6 +26,7 @@ from tamis.events.json_source import JsonLineEvents
 from tamis.filters.printing import ANY
 from tamis.languages.exactness import event_of
 from tamis.protocol import Code
+from tamis.protocol.frames import event_size
 
 JSON: Final = "json"
 CLOUDEVENTS: Final = "cloudevents"
@@ -236,6 +238,18 @@ class MixedEvents:
             events = [_with_attributes(payload.event, names) for payload in some]
             columns = gather_checked(events, range(len(events)), projection.wanted)
             yield EventBatch(len(events), columns)
+
+
+def refuse_larger(texts: Sequence[bytes], format_: str, most: float, largest_frame: int) -> None:
+    """Refuse events that are too large; a document counts without the escapes of JSON."""
+    for index, text in enumerate(texts):
+        is_deliverable = len(text) + FRAME_AROUND_AN_EVENT <= largest_frame
+        size = event_size(text, format_) if is_deliverable else len(text)
+        if size > most:
+            message = f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"
+            error = RefusedError(Code.TOO_LARGE, message)
+            error.index = index
+            raise error
 
 
 def _with_attributes(event: Event | HoldsAttributes, names: frozenset[str]) -> Event:

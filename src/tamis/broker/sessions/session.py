@@ -18,7 +18,7 @@ from tamis.broker.deliver.notifier import FetchedEvents
 from tamis.broker.deliver.queues import InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
-from tamis.broker.publish.payloads import XML, InvalidEventError, Payload
+from tamis.broker.publish.payloads import XML, InvalidEventError, Payload, refuse_larger
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.advertising import Advertising
 from tamis.broker.sessions.base import SessionServices
@@ -104,8 +104,9 @@ class Session(Questions, Queries, Advertising, Administration):
             try:
                 if sequence and services.numbering.next.get(name) != sequence:
                     services.numbering.check(name, sequence, skip=skip)
-                if max(map(len, texts)) > min(limits.event_size, services.settings.largest_event):
-                    raise self._too_large(texts)
+                most = min(limits.event_size, services.settings.largest_event)
+                if max(map(len, texts)) > most:
+                    refuse_larger(texts, format, most, services.settings.largest_frame)
                 # Before decoding: whoever has no quota left costs nobody time.
                 if not (isinf(limits.publications) and isinf(limits.bytes)):
                     services.quota.take(self.principal.name, self.rights, len(texts), size)
@@ -195,15 +196,6 @@ class Session(Questions, Queries, Advertising, Administration):
                 f"a publisher's name has up to {MAX_NAME_CHARACTERS} printable characters",
             )
         return RefusedError(Code.BAD_REQUEST, f"{sequence} is not a sequence; sequences start at 1")
-
-    def _too_large(self, texts: Sequence[bytes]) -> RefusedError:
-        most = min(self.rights.limits.event_size, self._services.settings.largest_event)
-        index, size = next((i, len(text)) for i, text in enumerate(texts) if len(text) > most)
-        error = RefusedError(
-            Code.TOO_LARGE, f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"
-        )
-        error.index = index
-        return error
 
     def _hide_reason(self, error: RefusedError) -> RefusedError:
         """Return a refusal, without what the schema says about hidden attributes.

@@ -141,6 +141,8 @@ def pub(
         raise mistake("an event is a CloudEvent or an XML document, not both")
     if events is not None and events.lstrip().startswith(("{", "<")):
         raise mistake("an event on the command line goes with --event; without it, name a file")
+    if not xml and _looks_like_xml(events, event):
+        raise mistake("this looks like XML: give --xml, so that all of it is one document")
     if sequence is not None and publisher is None:
         raise mistake("--sequence counts the lines of a --publisher; give its name too")
     unit = "event" if event or xml else "line" if events in (None, STDIN) else f"{events}: line"
@@ -157,6 +159,12 @@ def pub(
             run(_publish(target, options, lines_of(stream), counts, advance))
     say(err, str(counts))
     return FINDING if counts.rejected else FINE
+
+
+def _looks_like_xml(name: str | None, given: list[str] | None) -> bool:
+    """Return whether the name of a file, or an event on the command line, is that of XML."""
+    is_named = name is not None and name.lower().endswith(".xml")
+    return is_named or any(one.lstrip().startswith("<") for one in given or ())
 
 
 @contextmanager
