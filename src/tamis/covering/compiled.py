@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tamis.covering.breakpoints import BreakpointNumbers
 from tamis.covering.cubes import Cube, Geometry, Outer
-from tamis.covering.description_kernels import describe, new_node_costs, rename
+from tamis.covering.description_kernels import new_node_costs, rename, write_description
 from tamis.covering.filter_sets import FilterNumber, FilterSet
 from tamis.covering.list_kernels import (
     ADD,
@@ -33,8 +33,8 @@ from tamis.covering.program_kernels import (
     LENGTH,
     LITERALS,
     LITERALS_AT,
+    NO_EVENT,
     NODES,
-    NOTHING,
     OP_AND,
     OP_ATOM,
     OP_CONSTANT,
@@ -166,10 +166,10 @@ class CompiledFilters:
         self._make_room()
         store = self._store
         heads = store.point_heads, store.range_heads
-        found = describe(words, store.labels, *heads, self._work, self._notes)
+        found = write_description(words, store.labels, *heads, self._work, self._notes)
         if found == GIVEN_UP:
             return None
-        return NEVER if found == NOTHING else Program(words[: words[LENGTH]].copy(), is_exact)
+        return NEVER if found == NO_EVENT else Program(words[: words[LENGTH]].copy(), is_exact)
 
     def _make_room(self) -> None:
         """Have room for all breakpoints and attributes that there are now."""

@@ -49,7 +49,7 @@ _ENDLESS: Final = 1 << 40
 
 
 class NodeCosts(NamedTuple):
-    """What `describe` notes of each node."""
+    """What `write_description` notes of each node."""
 
     costs: Annotated[NDArray[np.int64], 2]
     """How many filters are where it would be filed: if it is to be true, false, or known."""
@@ -220,7 +220,7 @@ def _upper_end(labels: NDArray[np.int64], work: Workspace, depth: int) -> int:
 
 
 @borrowing
-def describe(
+def write_description(
     words: NDArray[np.int32],
     labels: NDArray[np.int64],
     point_heads: NDArray[np.int64],
@@ -230,7 +230,7 @@ def describe(
 ) -> int:
     """Write the access literals and the probes of a program behind it; there is room for them.
 
-    Return NOTHING if no event matches, and GIVEN_UP if none was found.
+    Return NO_EVENT if no event matches, and GIVEN_UP if none was found.
     """
     _find_costs(words, 0, point_heads, range_heads, notes)
     _write_access_literals(words, 0, notes)

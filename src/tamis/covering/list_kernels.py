@@ -105,7 +105,7 @@ def _change(
 
 
 @borrowing
-def hull(words: NDArray[np.int32], at: int, literal: int) -> tuple[int, int, int, bool]:
+def literal_hull(words: NDArray[np.int32], at: int, literal: int) -> tuple[int, int, int, bool]:
     """Return the attribute of a literal, between which breakpoints it is true, and if in points."""
     row = at + HEADER + words[at + NODES] + ATOM_WORDS * words[literal]
     low, high, count, is_points = 0, END_POINT, 0, True
@@ -141,7 +141,7 @@ def file(store: ProgramStore, owner: int, begin: int, task: int) -> int:
             attribute, low, high = words[pair], words[pair + 1], words[pair + 1]
         elif literals != UNFILED:
             literal = at + words[at + LITERALS_AT] + 2 * number
-            attribute, low, high, is_points = hull(words, at, literal)
+            attribute, low, high, is_points = literal_hull(words, at, literal)
             row = at + HEADER + words[at + NODES] + ATOM_WORDS * words[literal]
             first, last = at + words[row + 1], at + words[row + ATOM_WORDS + 1]
             mask = words[literal + 1]

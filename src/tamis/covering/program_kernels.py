@@ -57,9 +57,9 @@ MAX_POINTS: Final = 32
 # In what order a search tries attributes: those first that several atoms test.
 SHARED_FIRST: Final = -2
 # Positions to try before a search is given up.
-MAX_STEPS: Final = 4_000
+MAX_SEARCH_STEPS: Final = 4_000
 
-NOTHING: Final = 0
+NO_EVENT: Final = 0
 FOUND: Final = 1
 GIVEN_UP: Final = 2
 
@@ -418,10 +418,10 @@ def _search(
             work.positions[work.attributes[depth]] = OPEN
             depth -= 1
         if depth < 0:
-            return NOTHING
+            return NO_EVENT
         work.chosen[depth] += 1
         attribute = work.attributes[depth]
         work.positions[attribute] = labels[work.cells[work.chosen[depth]]]
         steps += 1
-        if steps > MAX_STEPS:
+        if steps > MAX_SEARCH_STEPS:
             return GIVEN_UP

@@ -15,7 +15,7 @@ from tamis.covering.list_kernels import (
     SIZE,
     START,
     ProgramStore,
-    hull,
+    literal_hull,
 )
 from tamis.covering.program_kernels import (
     ATOM_WORDS,
@@ -32,8 +32,8 @@ from tamis.covering.program_kernels import (
     HEADER,
     LITERALS,
     LITERALS_AT,
+    NO_EVENT,
     NODES,
-    NOTHING,
     OPEN,
     PROBES,
     PROBES_AT,
@@ -165,7 +165,7 @@ def relate(
     )
     if task == MEETING or found == GIVEN_UP:
         return found
-    return FOUND if found == NOTHING else NOTHING
+    return FOUND if found == NO_EVENT else NO_EVENT
 
 
 @borrowing
@@ -183,17 +183,17 @@ def _state(
         for number in range(words[PROBES]):
             mask = outcomes(other, at, store.labels, work.probed[number], work.stack)
             if not mask & CAN_BE_TRUE:
-                return NOTHING
+                return NO_EVENT
         if not is_exact:
             return GIVEN_UP
     elif task == NARROWER:
         if not _matches_probes(words, other, at, store.labels, work):
-            return NOTHING
+            return NO_EVENT
         _count_attributes(words, work, 0)
     state = relate(task, words, 0, other, at, store.labels, work)
     if task == NARROWER:
         _count_attributes(words, work, 1)
-    return state if is_exact or state == NOTHING else GIVEN_UP
+    return state if is_exact or state == NO_EVENT else GIVEN_UP
 
 
 @borrowing
@@ -274,7 +274,7 @@ def _collect_narrower(words: NDArray[np.int32], store: ProgramStore, question: Q
     count = 0
     for number in range(words[LITERALS]):
         literal = words[LITERALS_AT] + 2 * number
-        attribute, low, high, is_points = hull(words, 0, literal)
+        attribute, low, high, is_points = literal_hull(words, 0, literal)
         row = HEADER + words[NODES] + ATOM_WORDS * words[literal]
         for place in range(words[row + 1], words[row + ATOM_WORDS + 1]):
             if is_points and not words[place] & words[literal + 1]:
@@ -393,7 +393,7 @@ def scan(
             _fetch(store, question.found[number + AHEAD])
         owner = question.found[number]
         state = _state(task, words, is_exact, store, owner, work)
-        if state != NOTHING:
+        if state != NO_EVENT:
             question.found[count] = 2 * owner + (state == GIVEN_UP)
             count += 1
             if count == limit:

@@ -28,7 +28,7 @@ from tamis.matching.compile.access_kernels import (
     find_rarest_keys,
     new_accesses,
     new_search,
-    write_records,
+    write_posting_records,
 )
 from tamis.matching.compile.plans import (
     Selectivity,
@@ -123,7 +123,7 @@ def _write_postings(
     has_other_keys = np.bincount(members, minlength=1)[members] > 1
     records = np.empty(int((2 + 3 * np.diff(programs.starts)[members]).sum()), np.int32)
     ends = np.zeros(len(members) + 1, np.int64)
-    write_records(
+    write_posting_records(
         *programs,
         variables.leaves,
         CellLayout(variables.chains != FREE, offsets, variables.first),

@@ -258,7 +258,7 @@ def _side_of_terms(search: AccessSearch, place: int, side: int, every: bool) -> 
 
 
 @kernel
-def find_access(
+def find_access_sides(
     program: NDArray[np.int32],
     leaf_cost: NDArray[np.float64],
     search: AccessSearch,
@@ -339,7 +339,7 @@ def find_all_accesses(
     used = 0
     for number in range(len(accesses.sizes)):
         program = codes[starts[number] : starts[number + 1]]
-        size = find_access(program, leaf_cost, search, found[used:])
+        size = find_access_sides(program, leaf_cost, search, found[used:])
         accesses.is_conjunction[number] = is_conjunction(program)
         accesses.sizes[number], accesses.share[number] = 0, np.inf
         if size != NONE:
@@ -381,7 +381,7 @@ class Placement(NamedTuple):
 
 
 @kernel
-def write_records(
+def write_posting_records(
     codes: NDArray[np.int32],
     starts: NDArray[np.int64],
     leaves: Leaves,

@@ -103,7 +103,7 @@ def number_regions(
 # How a node depends on its children. The children of a parity come in pairs, the true and the
 # false side of a term: all terms must be known, and an odd or even number of them true.
 ALL, ANY, ODD, EVEN = range(4)
-NOTHING: Final = -2
+NO_SIDE: Final = -2
 
 
 class Graph(NamedTuple):
@@ -221,10 +221,10 @@ def grow_graph(
         for place in range(len(program)):
             code, sides = program[place], scratch.sides[place]
             op, first = read_step(code, depth)
-            holds = fails = NOTHING
+            holds = fails = NO_SIDE
             if op == LEAF:
-                holds = row_of_side[2 * code] if sides & TRUE_SIDE else NOTHING
-                fails = row_of_side[2 * code + 1] if sides & FALSE_SIDE else NOTHING
+                holds = row_of_side[2 * code] if sides & TRUE_SIDE else NO_SIDE
+                fails = row_of_side[2 * code + 1] if sides & FALSE_SIDE else NO_SIDE
             elif op == OP_NOT:
                 holds, fails = false[first], true[first]
             elif op == OP_XOR:

@@ -14,7 +14,12 @@ from tamis.matching.compile.graph_kernels import (
     find_inner,
     grow_graph,
 )
-from tamis.matching.compile.program_kernels import Leaves, gather, mark_needed_sides, new_scratch
+from tamis.matching.compile.program_kernels import (
+    Leaves,
+    gather_parts,
+    mark_needed_sides,
+    new_scratch,
+)
 from tamis.matching.compile.programs import Programs
 from tamis.matching.compile.variables import RegionList
 
@@ -28,7 +33,7 @@ def needed_sides(programs: Programs, leaves: Leaves) -> NDArray[np.int64]:
 
 def region_list(leaves: Leaves, sides: NDArray[np.int64]) -> RegionList:
     """Return the regions of sides of leaves."""
-    starts, taken = gather(leaves.starts, sides)
+    starts, taken = gather_parts(leaves.starts, sides)
     return RegionList(
         starts, leaves.begins_inside[sides], leaves.variables[taken], leaves.guard[sides]
     )

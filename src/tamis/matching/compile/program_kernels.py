@@ -77,7 +77,7 @@ class Leaves(NamedTuple):
     """The node, once it was built, or NONE; for 2 * i + s."""
 
 
-def gather(
+def gather_parts(
     starts: NDArray[np.integer], rows: NDArray[np.integer]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return where the parts of some rows begin once concatenated, and where they were."""

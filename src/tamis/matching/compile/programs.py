@@ -17,7 +17,7 @@ from tamis.matching.compile.program_kernels import (
     OP_NOT,
     OP_OR,
     OP_XOR,
-    gather,
+    gather_parts,
     operator_code,
     operator_in,
     terms_in,
@@ -118,7 +118,7 @@ class Programs(NamedTuple):
         """Return the programs with these numbers."""
         if len(numbers) == len(self.starts) - 1:
             return self
-        starts, taken = gather(self.starts, numbers)
+        starts, taken = gather_parts(self.starts, numbers)
         return Programs(self.codes[taken], starts)
 
     def part(self, first: int, last: int) -> Programs:

@@ -32,7 +32,7 @@ from tamis.matching.compile.leaf_kernels import (
     new_number_points,
 )
 from tamis.matching.compile.leaves import LeafSet, LeafShape, Predicate, sample_integers
-from tamis.matching.compile.program_kernels import Leaves, gather
+from tamis.matching.compile.program_kernels import Leaves, gather_parts
 
 
 class Block(NamedTuple):
@@ -320,7 +320,7 @@ class RegionList(NamedTuple):
         block = self._blocks(firsts, first)
         order = np.argsort(block, kind="stable")
         firsts, block = firsts[order], block[order]
-        starts, taken = gather(self.starts, firsts)
+        starts, taken = gather_parts(self.starts, firsts)
         base = np.append(first[:-1], np.int32(0))[block]
         guard = self.guard[firsts]
         place = np.empty(len(order), np.int32)

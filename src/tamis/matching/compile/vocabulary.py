@@ -35,7 +35,7 @@ from tamis.matching.compile.leaves import (
     shape_of,
     with_integers,
 )
-from tamis.matching.compile.program_kernels import gather
+from tamis.matching.compile.program_kernels import gather_parts
 
 _CONSTANTS: Final = (
     (TRUE, Leaf("", EVERYWHERE, NOWHERE)),
@@ -296,7 +296,7 @@ class _GrowingLeaves:
         """Return some of the leaves."""
         table = self._table
         shapes, shape = np.unique(table.shape[numbers], return_inverse=True)
-        starts, taken = gather(table.starts, numbers)
+        starts, taken = gather_parts(table.starts, numbers)
         own = self._shapes
         return LeafSet(
             [own[number] for number in shapes.tolist()],

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.matching.compile.compiled import Compiled
-from tamis.matching.compile.program_kernels import Leaves, gather
+from tamis.matching.compile.program_kernels import Leaves, gather_parts
 from tamis.matching.compile.programs import Programs
 from tamis.matching.evaluate.batch_kernels import Lanes, evaluate_programs, set_leaf_rows
 from tamis.matching.evaluate.cells import BatchCells
@@ -147,7 +147,7 @@ class MultivaluedEvaluator:
         starts, holders, found, _ = cells.by_attribute
         lane_of = np.full(cells.passing.shape[1], -1, np.int64)
         lane_of[events] = np.arange(len(events))
-        ends, entries = gather(starts, blocks)
+        ends, entries = gather_parts(starts, blocks)
         lanes = lane_of[holders[entries]]
         # One number for each attribute and event, then the cell.
         places = np.repeat(np.arange(len(blocks)), np.diff(ends)) * len(events) + lanes
@@ -222,7 +222,7 @@ def _arrays(tuples: tuple[Any, ...]) -> Iterator[NDArray[Any]]:
 def _some_leaves(leaves: Leaves, used: NDArray[np.int32]) -> Leaves:
     """Return some of the leaves, over the same variables."""
     sides = np.stack((2 * used, 2 * used + 1), axis=1).ravel()
-    starts, taken = gather(leaves.starts, sides)
+    starts, taken = gather_parts(leaves.starts, sides)
     return Leaves(
         starts=starts.astype(np.int32),
         variables=leaves.variables[taken],

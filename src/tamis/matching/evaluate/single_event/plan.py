@@ -23,7 +23,7 @@ from tamis.matching.evaluate.single_event.plan_kernels import (
     NodePlan,
     plan_nodes,
     size_records,
-    write_records,
+    write_row_records,
 )
 from tamis.matching.evaluate.single_event.ranking_kernels import Ranking
 from tamis.matching.evaluate.single_event.region_plan import plan_regions
@@ -80,7 +80,7 @@ def _upward(graph: Graph, share: NDArray[np.float64]) -> Upward:
     size_records(graph, plan, starts)
     records = np.empty(starts[-1], np.int32)
     upward = Upward(starts.astype(np.uint32), records, level, graph.members)
-    write_records(graph, plan, upward)
+    write_row_records(graph, plan, upward)
     return upward
 
 

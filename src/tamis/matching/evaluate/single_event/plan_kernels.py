@@ -104,7 +104,7 @@ def size_records(graph: Graph, plan: NodePlan, starts: NDArray[np.int64]) -> Non
 
 
 @kernel
-def write_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
+def write_row_records(graph: Graph, plan: NodePlan, upward: Upward) -> None:
     """Write the records of all rows."""
     places, records = upward.starts.astype(np.int64), upward.records
     for node in range(len(graph.kinds)):
