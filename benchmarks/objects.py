@@ -25,7 +25,7 @@ from benchmarks.reporting import Sheet, crossed, report
 from tamis import Engine
 from tamis.objects import ObjectFilter, message
 from tamis.objects.accessors import AccessorFailures, ByName, CallStep
-from tamis.objects.generation import generate
+from tamis.objects.generation import generate_extractor
 from tamis.objects.schemes import ByType, InvocationTree, StaticCode
 
 TITLE = "Filters over objects"
@@ -180,7 +180,7 @@ def invocations() -> list[Contender]:
     for count in ARGUMENTS:
         arguments, group = tuple(range(count)), str(count)
         steps = (CallStep("value", arguments),)
-        static = generate(Part, [steps], ["value()"], ByName(AccessorFailures()))
+        static = generate_extractor(Part, [steps], ["value()"], ByName(AccessorFailures()))
         parts = [part] * CALLS
         ways: dict[str, Callable[[], object]] = {
             "static": partial(static, parts, _ignore),

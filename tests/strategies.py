@@ -24,10 +24,10 @@ from tamis.filters.build import (
     Attr,
     Term,
     between,
-    compare,
+    comparison_of,
     has_bits,
     ignoring_case,
-    member,
+    membership_of,
     text_test,
 )
 from tamis.filters.printing import ANY
@@ -177,12 +177,12 @@ def _random_value_atom(rng: Random, world: World, name: str, kind: Kind) -> Filt
         return _random_text_atom(rng, world, name)
     constant = rng.choice(CONSTANTS[kind])
     if rng.random() < 0.2:
-        return member(name, rng.choices(CONSTANTS[kind], k=rng.randint(1, 3)))
+        return membership_of(name, rng.choices(CONSTANTS[kind], k=rng.randint(1, 3)))
     if kind is Kind.BOOLEAN:
-        return compare(name, rng.choice(("=", "!=")), constant)
+        return comparison_of(name, rng.choice(("=", "!=")), constant)
     if rng.random() < 0.2:
         return between(name, constant, rng.choice(CONSTANTS[kind]))
-    return compare(name, rng.choice(("=", "!=", "<", "<=", ">", ">=")), constant)
+    return comparison_of(name, rng.choice(("=", "!=", "<", "<=", ">", ">=")), constant)
 
 
 def _random_text_atom(rng: Random, world: World, name: str) -> Filter:
@@ -213,7 +213,7 @@ def _random_caseless_atom(rng: Random, name: str) -> Filter:
             return Attr(name).caseless.in_(*rng.choices(CASELESS, k=rng.randint(1, 3)))
         case 3:
             op = rng.choice(("=", "!=", "<", "<=", ">", ">="))
-            return ignoring_case(compare(name, op, rng.choice(CASELESS)))
+            return ignoring_case(comparison_of(name, op, rng.choice(CASELESS)))
         case _:
             op = rng.choice(("contains", "within", "starts with", "ends with"))
             return ignoring_case(text_test(name, op, rng.choice(CASELESS)))

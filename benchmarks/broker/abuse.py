@@ -23,7 +23,7 @@ from websockets.exceptions import WebSocketException
 
 from benchmarks.broker.wire import Wire
 from tamis.errors import RefusedError
-from tamis.protocol import Credit, encode
+from tamis.protocol import Credit, encode_frame
 
 TIMEOUT_SECONDS: Final = 30.0
 DRIPPING: Final = 300
@@ -241,7 +241,7 @@ def publisher_names(target: Target) -> None:
 
 def frames(target: Target) -> None:
     """Send small frames over a WebSocket, as many as the network takes, and read no answer."""
-    frame = encode(Credit(subscription="none", events=1))
+    frame = encode_frame(Credit(subscription="none", events=1))
     many = (b"\x81" + bytes([0x80 | len(frame)]) + bytes(4) + frame) * 1_000
     for _ in target.rounds():
         with (

@@ -15,7 +15,7 @@ from websockets.frames import Frame, Opcode
 from websockets.uri import parse_uri
 
 from tamis.errors import RefusedError
-from tamis.protocol import Hello, Refused, Welcome, decode_reply, encode
+from tamis.protocol import Hello, Refused, Welcome, decode_reply, encode_frame
 from tamis.protocol.frames import Reply, Request
 
 CHUNK: Final = 1 << 16
@@ -59,7 +59,7 @@ class Wire:
 
     def send(self, frame: Request) -> None:
         """Send a frame."""
-        self._protocol.send_text(encode(frame))
+        self._protocol.send_text(encode_frame(frame))
         self._flush()
 
     def replies(self) -> Iterator[Reply]:

@@ -43,7 +43,7 @@ from benchmarks.workloads.forms import (
 )
 from tamis.filters import Filter
 from tamis.filters.boolean import And, Not, Or, Xor
-from tamis.filters.build import between, compare, member
+from tamis.filters.build import between, comparison_of, membership_of
 
 OPERATORS: Final = {AND: 0.40, OR: 0.40, NOT: 0.10, XOR: 0.05, XNOR: 0.05}
 TESTS: Final = (
@@ -238,8 +238,8 @@ def _atom(name: str, op: int, ends: tuple[int, int], members: list[int]) -> Filt
     if op == BETWEEN:
         return between(name, *ends)
     if op == IN:
-        return member(name, members)
-    return compare(name, COMPARISONS[op], ends[0])
+        return membership_of(name, members)
+    return comparison_of(name, COMPARISONS[op], ends[0])
 
 
 def _members(predicates: Predicates, number: int) -> list[int]:

@@ -17,7 +17,7 @@ from benchmarks.workloads.forms import COMPARISONS, EQ, GT, LT, TEXT, Predicates
 from tamis.events import Schema
 from tamis.filters import Filter
 from tamis.filters.atoms import ValueAtom
-from tamis.filters.build import compare, text_test
+from tamis.filters.build import comparison_of, text_test
 from tamis.workloads import Workload
 
 TOP: Final = 80
@@ -51,7 +51,7 @@ class Atom(NamedTuple):
         name = FIELDS[self.field].name
         if isinstance(self.constant, str) and self.op not in COMPARISONS:
             return text_test(name, self.op, self.constant)
-        return compare(name, self.op, self.constant)
+        return comparison_of(name, self.op, self.constant)
 
 
 ATOMS: Final = tuple(

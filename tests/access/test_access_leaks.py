@@ -22,7 +22,7 @@ from tamis.events import Event, decode_json, encode_json
 from tamis.filters import Filter, Mode
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.printing import ANY, is_plain_name
+from tamis.filters.printing import ANY, needs_no_backticks
 from tamis.languages import parse
 
 PATHS = ("match", "deliver", "replay", "dry run", "explain", "dead letters")
@@ -155,7 +155,7 @@ def refusal(case: Case) -> str:
             "that it is about"
         )
     assert schema is None
-    name = first if is_plain_name(first) else f"`{first}`"
+    name = first if needs_no_backticks(first) else f"`{first}`"
     return f"the filter mentions {name}, which is not an attribute that you may see"
 
 

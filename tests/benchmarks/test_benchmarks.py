@@ -30,7 +30,7 @@ from benchmarks import (
     sigma,
     xml_residue,
 )
-from tamis.filters.build import compare
+from tamis.filters.build import comparison_of
 from tamis.matching import Engine, Subscription
 
 SMALL: dict[str, tuple[Callable[[Sequence[str]], None], str, Sequence[str]]] = {
@@ -166,9 +166,9 @@ def test_a_benchmark_refuses_an_engine_that_misses_a_match(monkeypatch: pytest.M
 
 def test_a_rejected_filter_is_no_part_of_a_benchmark() -> None:
     engine = Engine()
-    engine.add_many([Subscription(0, compare("a", "=", 1))])
+    engine.add_many([Subscription(0, comparison_of("a", "=", 1))])
     with pytest.raises(ValueError, match="1 filters were rejected"):
-        fill(engine, [compare("a", "=", 1)])
+        fill(engine, [comparison_of("a", "=", 1)])
 
 
 def test_ratios_are_to_the_first_of_each_group() -> None:

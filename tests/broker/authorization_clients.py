@@ -19,7 +19,7 @@ from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.connection import Connection
 from tamis.broker.frontend.streams import Streams
 from tamis.errors import DisconnectedError, RefusedError
-from tamis.protocol import Deliver, Dropped, Ended, Hello, Subscribe, encode
+from tamis.protocol import Deliver, Dropped, Ended, Hello, Subscribe, encode_frame
 
 MAX_EVENTS = 10_000
 EVENTS_PER_PAGE = 3
@@ -398,7 +398,7 @@ class MemoryConnection:
         self.task = asyncio.create_task(Connection.over(broker, self).run())
 
     async def send_frame(self, frame: Any) -> None:
-        await self._asked.put(encode(frame))
+        await self._asked.put(encode_frame(frame))
 
     async def answer(self, ref: int) -> Data:
         """Return the answer to a request."""

@@ -45,7 +45,7 @@ from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.deliver import exact_checks
 from tamis.errors import LimitError
 from tamis.filters import Filter
-from tamis.languages.exactness import satisfies
+from tamis.languages.exactness import satisfies_exactly
 from waiting import eventually_async
 
 
@@ -347,7 +347,7 @@ async def test_what_takes_too_long_to_check_is_told_as_lost(
 
     async with broker_of(tmp_path) as (_, session):
         await subscribe(session, MANY_CHAIRS, "s", language="xql")
-        monkeypatch.setattr(exact_checks, "satisfies", give_up)
+        monkeypatch.setattr(exact_checks, "satisfies_exactly", give_up)
         await publish_documents(session, CHAIRS)
         got = await session.fetch("s", wait=20)
         assert (list(got), got.dropped) == ([], 1)
@@ -393,14 +393,14 @@ async def test_a_check_that_takes_long_delays_nobody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     policy = "[roles.all]\nsee = true\npublish = true\n"
-    free, check = threading.Event(), satisfies
+    free, check = threading.Event(), satisfies_exactly
 
     def slowly(filter_: Filter, *rest: Any) -> bool:
         if "slow" in str(filter_):
             free.wait()
         return check(filter_, *rest)
 
-    monkeypatch.setattr(exact_checks, "satisfies", slowly)
+    monkeypatch.setattr(exact_checks, "satisfies_exactly", slowly)
     async with broker_fixture(tmp_path, policy) as fixture:
         ann, bob = await fixture.login("ann", "all"), await fixture.login("bob", "all")
         slow = "order/line[sku != 'slow' $and$ $not$ quantity < 5]"

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tamis.errors import EventError, SchemaError
 from tamis.events import Attribute, Bits, Event, Kind, Schema, Type, Value, attribute
-from tamis.events.schema import AttributeDeclaration, did_you_mean, fit, show
+from tamis.events.schema import AttributeDeclaration, brief_value, did_you_mean, fit
 
 from . import event_strategies as some
 
@@ -140,5 +140,5 @@ def test_a_misspelt_name_is_recognised() -> None:
     [("a", "'a'"), (some.moment(2026, 1, 1), "2026-01-01T00:00:00Z"), (Bits([1]), "Bits(0b10)")],
 )
 def test_a_value_is_shown_shortly_in_a_sentence(value: Value, shown: str) -> None:
-    assert show(value) == shown
-    assert len(show("x" * 1000)) <= 60
+    assert brief_value(value) == shown
+    assert len(brief_value("x" * 1000)) <= 60

@@ -17,8 +17,8 @@ import pydantic
 import pytest
 
 from tamis import EventError, FilterTypeError, decode_json
-from tamis.objects import decode_object, encode_object, message, message_class, read_header
-from tamis.objects.fields import schema_of
+from tamis.objects import decode_object, encode_object, message, message_class, read_object_header
+from tamis.objects.fields import fields_digest
 from tamis.objects.message_classes import known_class
 
 from .random_objects import POOLS
@@ -26,7 +26,7 @@ from .shop import BlockTrade, Box, Checked, Packed, Plain, Point, Slotted, TextB
 
 
 def read(data: bytes) -> Any:
-    header = read_header(data)
+    header = read_object_header(data)
     assert header is not None
     return decode_object(data, header)
 
@@ -332,12 +332,12 @@ def test_schemas_tell_fields_apart_also_of_classes_inside() -> None:
     class Second:
         part: list[Packed]
 
-    assert schema_of(First) != schema_of(Second)
-    assert schema_of(First) == schema_of(First)
+    assert fields_digest(First) != fields_digest(Second)
+    assert fields_digest(First) == fields_digest(First)
 
 
 def test_a_base_class_reads_what_a_derived_one_wrote() -> None:
-    header = read_header(encode_object(BlockTrade("a", Decimal(1))))
+    header = read_object_header(encode_object(BlockTrade("a", Decimal(1))))
     assert header is not None
     message(Trade)
     assert known_class(header.type) is BlockTrade

@@ -13,7 +13,7 @@ import pytest
 
 from seeds import seeds
 from tamis import EventError, Mode, decode_json, message, parse
-from tamis.objects import ObjectFilter, decode_object, encode_object, read_header
+from tamis.objects import ObjectFilter, decode_object, encode_object, read_object_header
 from tamis.objects.accessors import AccessorFailures, ByName
 from tamis.objects.pushdown import pushed_down
 
@@ -147,7 +147,7 @@ def test_defaults_of_fields_that_a_writer_lacks_are_matched() -> None:
         data = json.loads(encode_object(given))
         header = {**data.pop("_object"), "schema": "other"}
         text = json.dumps({**older(rng, data), "_object": header}).encode()
-        carried = read_header(text)
+        carried = read_object_header(text)
         assert carried is not None
         read = decode_object(text, carried)
         for condition in conditions:

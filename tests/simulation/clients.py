@@ -11,7 +11,7 @@ from simulation.network import Link
 from tamis.broker import Session
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Deliver, Delivery, Dropped, Ended, Hello, Refused, Welcome
-from tamis.protocol.frames import Request, decode_reply, encode
+from tamis.protocol.frames import Request, decode_reply, encode_frame
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -43,7 +43,7 @@ class FrameClient:
         """Connect and authenticate."""
         await self._world.travel()
         link = self._link = self._world.server.require().connect(self.credential)
-        await link.to_broker.put(encode(Hello(token=self.credential.text)))
+        await link.to_broker.put(encode_frame(Hello(token=self.credential.text)))
         welcome = decode_reply(await link.to_client.get())
         if isinstance(welcome, Refused):
             raise RefusedError(welcome.code, welcome.message)
@@ -55,7 +55,7 @@ class FrameClient:
         """Send a frame that has no answer."""
         if self._link is None:
             raise DisconnectedError("not connected")
-        await self._link.to_broker.put(encode(frame))
+        await self._link.to_broker.put(encode_frame(frame))
 
     async def ask(self, frame: Any) -> asyncio.Future[Any]:
         """Send a frame, and return the future of its answer."""

@@ -35,7 +35,7 @@ from tamis.protocol import (
     Unsubscribed,
     Welcome,
     decode_reply,
-    encode,
+    encode_frame,
 )
 from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.frames import (
@@ -151,7 +151,7 @@ class ClientConnection:
     def subscribe(self, consumer: Consumer) -> None:
         """Request a subscription; one that no frame can hold fails alone."""
         ref = self._next_ref()
-        frame = encode(consumer.request(ref))
+        frame = encode_frame(consumer.request(ref))
         if len(frame) > self._largest_frame:
             consumer.end(_too_large(len(frame), self._largest_frame))
             return
@@ -173,7 +173,7 @@ class ClientConnection:
     async def _call(self, make: Callable[[int], Request]) -> None:
         ref = self._next_ref()
         self._answers[ref] = answer = asyncio.get_running_loop().create_future()
-        self._request(encode(make(ref)))
+        self._request(encode_frame(make(ref)))
         try:
             await answer
         finally:
@@ -185,7 +185,7 @@ class ClientConnection:
 
     def send_frame(self, frame: QueryRequest | AdvertisingRequest) -> None:
         """Send a frame soon, after those before it."""
-        self._request(encode(frame))
+        self._request(encode_frame(frame))
 
     def _request(self, frame: bytes) -> None:
         self._requests.append(frame)
@@ -203,11 +203,11 @@ class ClientConnection:
         while True:
             if self._to_flush:
                 consumer, _ = self._to_flush.popitem()
-                yield from map(encode, consumer.settlements())
+                yield from map(encode_frame, consumer.settlements())
             elif self._requests:
                 yield self._requests.popleft()
             elif publication := self._publication():
-                yield encode(publication)
+                yield encode_frame(publication)
             else:
                 return
 
@@ -283,7 +283,7 @@ class ClientConnection:
         if consumer.is_closed:
             # It was closed before the broker confirmed it.
             ref = self._next_ref()
-            self._request(encode(Unsubscribe(ref=ref, subscription=reply.subscription)))
+            self._request(encode_frame(Unsubscribe(ref=ref, subscription=reply.subscription)))
             return
         self._consumers[reply.subscription] = consumer
         consumer.confirmed(reply)

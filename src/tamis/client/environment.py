@@ -6,7 +6,7 @@ import logging
 import os
 from typing import Final
 
-from tamis.client.option_checks import check_text
+from tamis.client.option_checks import check_sendable
 from tamis.client.transport import BrokerAddress, parse_address
 from tamis.errors import AddressError
 from tamis.protocol.addresses import DEFAULT_URL
@@ -17,7 +17,7 @@ logger: Final = logging.getLogger("tamis.client")
 def broker_address(url: str | None) -> BrokerAddress:
     """Return the address of the broker that a URL or the environment names."""
     if url is not None:
-        check_text("url", url)
+        check_sendable("url", url)
     return parse_address(url or os.environ.get("TAMIS_URL") or DEFAULT_URL)
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, get_ar
 
 import msgspec
 
-from tamis.client.option_checks import check_duration, check_text
+from tamis.client.option_checks import check_duration, check_sendable
 from tamis.errors import EventError, LimitError, RefusedError
 from tamis.events import CloudEvent, Event, decode_json, encode_cloudevent, encode_json
 from tamis.events.event import SINGLE
@@ -193,7 +193,7 @@ class ReceivedEvent(Mapping[str, Any]):
     def reject(self, delay: Duration | None = None, reason: str = "") -> None:
         """Reject it, unless it is settled already."""
         wait = check_duration("delay", delay, may_be_zero=True)
-        reason = check_text("reason", reason)[:MAX_REASON_CHARACTERS]
+        reason = check_sendable("reason", reason)[:MAX_REASON_CHARACTERS]
         if not self._is_settled:
             self._is_settled = True
             self._sink.reject(self.sequence, wait, reason)

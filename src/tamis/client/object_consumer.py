@@ -13,7 +13,7 @@ from tamis.client.options import ConsumerOptions, SubscribeOptions
 from tamis.errors import EventError, LimitError, OptionError
 from tamis.filters import Mode
 from tamis.filters.boolean import And
-from tamis.objects import ObjectFilter, StandIn, decode_object, read_header
+from tamis.objects import ObjectFilter, StandIn, decode_object, read_object_header
 from tamis.objects.collection_names import in_collection
 from tamis.objects.patterns import require_object_filter
 from tamis.objects.pushdown import pushed_down
@@ -118,7 +118,7 @@ def _plain(delivery: Delivery) -> ReceivedEvent:
 def _with_object(delivery: Delivery) -> Delivery:
     if delivery.format != "json":
         return delivery
-    header = read_header(delivery.data)
+    header = read_object_header(delivery.data)
     if header is None:
         return delivery
     return ObjectDelivery(

@@ -69,7 +69,7 @@ def check_filter(filter_: str | Filter) -> str:
     """Return a filter as text."""
     if not isinstance(filter_, str | Filter):
         _refuse("filter", filter_, "a text or a Filter")
-    return check_text("filter", str(filter_))
+    return check_sendable("filter", str(filter_))
 
 
 def check_integer(name: str, value: int, least: int, most: int) -> int:
@@ -116,7 +116,7 @@ def check_attribute(name: str, value: str | None) -> str | None:
     most = EventLimits().name
     if value is not None and (not isinstance(value, str) or not 0 < len(value) <= most):
         _refuse(name, value, f"the name of an attribute, a text of 1 to {most:,} characters")
-    return None if value is None else check_text(name, value)
+    return None if value is None else check_sendable(name, value)
 
 
 def check_subscriptions(
@@ -168,7 +168,7 @@ def _from_mapping(row: object) -> NewSubscription:
         raise OptionError("", f"is not valid: {error}") from None
 
 
-def check_text(name: str, value: str) -> str:
+def check_sendable(name: str, value: str) -> str:
     """Return a text that can be sent."""
     if not isinstance(value, str):
         _refuse(name, value, "a text")

@@ -20,7 +20,7 @@ from tamis.client.query_desk import QueryDesk
 from tamis.client.queues import Outbox
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
-from tamis.protocol import Code, Hello, Refused, Welcome, decode_reply, encode
+from tamis.protocol import Code, Hello, Refused, Welcome, decode_reply, encode_frame
 from tamis.protocol.codes import RETRYABLE
 
 logger: Final = logging.getLogger("tamis.client")
@@ -266,7 +266,7 @@ class Reconnector:
         try:
             async with asyncio.timeout(time_to_connect(self.timeout)):
                 hello = Hello(token=await resolve_token(self._token), client=_client_name())
-                await transport.send(encode(hello))
+                await transport.send(encode_frame(hello))
                 reply = decode_reply(await transport.receive())
         except TimeoutError:
             raise DisconnectedError("the broker did not say welcome in time") from None

@@ -12,7 +12,7 @@ from tamis.collections.qualities import RELIABLE, Quality
 from tamis.errors import FilterTypeError, OptionError
 from tamis.events.values import brief
 from tamis.objects import ObjectFilter, StandIn, message, where
-from tamis.objects.codec import encode_object, read_header
+from tamis.objects.codec import encode_object, read_object_header
 from tamis.objects.collection_names import levels_of
 from tamis.objects.patterns import require_object_filter
 
@@ -73,7 +73,7 @@ class Distinct:
 
     def is_new(self, member: object, text: bytes) -> bool:
         """Take note of a member and its text; return whether no equal one is remembered."""
-        header = read_header(text)
+        header = read_object_header(text)
         # As this program would write it: whoever wrote it may have another version of the class.
         own = encode_object(member, None if header is None else header.collection)
         digest = blake2b(own, digest_size=16).digest()

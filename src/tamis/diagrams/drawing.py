@@ -60,7 +60,7 @@ class Drawing(NamedTuple):
     curves: Sequence[Curve]
 
 
-def shortened(text: str) -> str:
+def shortened_in_box(text: str) -> str:
     """Return a text shortened to fit into a box."""
     return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
@@ -72,7 +72,7 @@ def draw(sketch: Sketch) -> Drawing:
 
 def root_label(names: Sequence[str]) -> str:
     """Return the label above a root."""
-    return shortened(", ".join(names))
+    return shortened_in_box(", ".join(names))
 
 
 class _LayeredLayout:
@@ -166,7 +166,7 @@ class _LayeredLayout:
             return 22 + CHARACTER_WIDTH * len(root_label(self._sketch.roots[number]))
         if number == YES:
             return 76.0
-        return 22 + CHARACTER_WIDTH * len(shortened(self._sketch.boxes[number].question))
+        return 22 + CHARACTER_WIDTH * len(shortened_in_box(self._sketch.boxes[number].question))
 
     def _settle(self) -> None:
         """Move every box towards the mean of its neighbours, as far as the others permit."""
@@ -189,7 +189,7 @@ class _LayeredLayout:
 
     def _label_room(self) -> float:
         return 14 + CHARACTER_WIDTH * max(
-            (len(shortened(b)) for b in self._sketch.bands), default=0
+            (len(shortened_in_box(b)) for b in self._sketch.bands), default=0
         )
 
     def _apart(self, row: Sequence[Place], wanted: Sequence[float]) -> dict[Place, float]:

@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from tamis.diagrams.drawing import Curve, Drawing, Spot, draw, layers, root_label, shortened
+from tamis.diagrams.drawing import Curve, Drawing, Spot, draw, layers, root_label, shortened_in_box
 from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.sketch import NO, YES, Sketch, sketch
 from tamis.errors import LimitError
@@ -167,7 +167,7 @@ def _svg_band(name: str, top: float, bottom: float, width: float) -> Iterator[st
         f'height="{bottom - top:.1f}" rx="6"/>'
     )
     if name:
-        yield f'<text class="name" x="10" y="{top + 17:.1f}">{_text(shortened(name))}</text>'
+        yield f'<text class="name" x="10" y="{top + 17:.1f}">{_text(shortened_in_box(name))}</text>'
 
 
 def _svg_box(sort: str, spot: Spot, words: str, round_: int = 5) -> Iterator[str]:
@@ -179,7 +179,7 @@ def _svg_box(sort: str, spot: Spot, words: str, round_: int = 5) -> Iterator[str
     )
     yield (
         f'<text x="{spot.x:.1f}" y="{spot.y + 4:.1f}" text-anchor="middle">'
-        f"{_text(shortened(words))}</text></g>"
+        f"{_text(shortened_in_box(words))}</text></g>"
     )
 
 

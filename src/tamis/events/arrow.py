@@ -28,7 +28,7 @@ from tamis.events.arrow_values import (
     check_distinct,
     find_values,
     fixed_width,
-    is_present,
+    is_not_null,
     is_surely,
     is_text,
     refuse_type,
@@ -139,9 +139,9 @@ class FlatArrays(NamedTuple):
             array = unpacked(array)
         if array.type.id in _NESTED:
             if depth >= self.limits.depth:
-                self.too_deep.append(events[is_present(array)])
+                self.too_deep.append(events[is_not_null(array)])
             elif arrow_types.is_struct(array.type):
-                for key, field in fields_of(array, keys):
+                for key, field in struct_fields(array, keys):
                     self.walk((*keys, key), field, events, depth=depth + 1, repeated=repeated)
             else:
                 items, parents = items_of(array)
@@ -158,7 +158,7 @@ class FlatArrays(NamedTuple):
         return LimitError(what, actual=len(name), limit=self.limits.name)
 
 
-def joined(flats: list[FlatArray]) -> FlatArray:
+def joined_chunks(flats: list[FlatArray]) -> FlatArray:
     """Return the chunks of an attribute as one array."""
     arrays = [_decoded(flat.array) for flat in flats]
     if is_text(arrays[0].type):
@@ -187,7 +187,7 @@ def _decoded(array: pa.Array) -> pa.Array:
     return array.dictionary_decode() if arrow_types.is_dictionary(array.type) else array
 
 
-def fields_of(array: pa.Array, keys: KeyPath) -> list[tuple[str, pa.Array]]:
+def struct_fields(array: pa.Array, keys: KeyPath) -> list[tuple[str, pa.Array]]:
     """Return the fields of a struct, null where it is null itself."""
     names = [field.name for field in array.type]
     check_distinct(names, keys)
@@ -226,8 +226,8 @@ def to_python(
 def _mappings(
     keys: KeyPath, array: pa.Array, selection: AttributeSelection, *, depth: int
 ) -> list[Any]:
-    mappings: list[Any] = [{} if present else None for present in is_present(array)]
-    for key, field in fields_of(array, keys) if depth > 1 else ():
+    mappings: list[Any] = [{} if present else None for present in is_not_null(array)]
+    for key, field in struct_fields(array, keys) if depth > 1 else ():
         values = to_python((*keys, key), field, selection, depth=depth - 1)
         for mapping, value in zip(mappings, values, strict=True):
             if mapping is not None:
@@ -238,7 +238,7 @@ def _mappings(
 def _lists(
     keys: KeyPath, array: pa.Array, selection: AttributeSelection, *, depth: int
 ) -> list[Any]:
-    lists: list[Any] = [[] if present else None for present in is_present(array)]
+    lists: list[Any] = [[] if present else None for present in is_not_null(array)]
     items, parents = items_of(array)
     values = to_python(keys, items, selection, depth=depth - 1) if depth > 1 else []
     for value, parent in zip(values, parents.tolist(), strict=depth > 1):
@@ -364,7 +364,7 @@ class _Conversion:
         for events in flats.too_deep:
             self.wrong[events] = True
         columns = {
-            name: self._column(name, parts[0] if len(parts) == 1 else joined(parts))
+            name: self._column(name, parts[0] if len(parts) == 1 else joined_chunks(parts))
             for name, parts in by_name.items()
         }
         attributes = len(columns) + len(packed)
@@ -432,7 +432,7 @@ class _Conversion:
         for name in self.projection.schema or ():
             lacking = np.ones(len(self.wrong), np.bool_)
             for flat in flats.get(name, ()):
-                lacking[flat.events[is_present(flat.array)]] = False
+                lacking[flat.events[is_not_null(flat.array)]] = False
             self.wrong[lacking] = True
 
     # --- single rows -------------------------------------------------------------------------

@@ -172,7 +172,7 @@ def _dates(array: pa.Array, events: EventNumbers) -> ArrowValues:
 
 def _bytes(array: pa.Array, events: EventNumbers, declared: Type | None) -> ArrowValues:
     """Return bytes, of which a declared UUID has 16."""
-    events = events[is_present(array)]
+    events = events[is_not_null(array)]
     values = [value for value in array.to_pylist() if value is not None]
     if declared is not Type.UUID:
         wrong = None if declared in {None, Type.BYTES} else events
@@ -256,11 +256,11 @@ def _present(
 ) -> tuple[NDArray[Any], EventNumbers]:
     if not array.null_count:
         return values, events
-    present = np.flatnonzero(is_present(array))
+    present = np.flatnonzero(is_not_null(array))
     return values[present], events[present]
 
 
-def is_present(array: pa.Array) -> NDArray[np.bool_]:
+def is_not_null(array: pa.Array) -> NDArray[np.bool_]:
     """Return for each item of an array whether it is not null."""
     return _bits(array, 0) if array.null_count else np.ones(len(array), np.bool_)
 

@@ -164,7 +164,7 @@ def split_integers(
     return floats, residues if residues.any() else None
 
 
-def joined(one: Column | None, other: Column | None) -> Column:
+def joined_columns(one: Column | None, other: Column | None) -> Column:
     """Return the values of two columns, which have no event in common."""
     if one is None or other is None:
         return one or other or Column({})

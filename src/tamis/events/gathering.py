@@ -16,7 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.errors import TamisError
-from tamis.events.columns import Column, Entries, entries_of, float_entries, integer_entries, joined
+from tamis.events.columns import (
+    Column,
+    Entries,
+    entries_of,
+    float_entries,
+    integer_entries,
+    joined_columns,
+)
 from tamis.events.event import NOTHING_NESTED, Event, EventLimits
 from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value, check_value, is_value, kind_of
 from tamis.events.schema import Attribute, Schema, fit
@@ -90,7 +97,7 @@ class Admission:
         schema: Mapping[str, Attribute] = self.schema or {}
         for name, value in event.items():
             type_ = type(value)
-            if type_ not in _SCALAR or not is_plain_name(name):
+            if type_ not in _SCALAR or not is_certainly_valid_name(name):
                 return False
             declared = schema.get(name)
             if declared is not None and TYPE_OF_CLASS[type_] is not declared.type:
@@ -132,7 +139,7 @@ def gather(
     columns = {name: column.without(flat.is_left) for name, column in flat.columns.items()}
     left = _admitted(events, np.flatnonzero(flat.is_left), admission, wanted)
     names = dict.fromkeys((*columns, *left.columns))
-    both = {name: joined(columns.get(name), left.columns.get(name)) for name in names}
+    both = {name: joined_columns(columns.get(name), left.columns.get(name)) for name in names}
     return GatheredEvents({n: column for n, column in both.items() if column.entries}, left.errors)
 
 
@@ -168,7 +175,7 @@ def _gather_with_objects(
         return GatheredEvents(found, {})
     columns, errors = gather(plain, admission, wanted)
     names = dict.fromkeys((*columns, *found))
-    both = {name: joined(columns.get(name), found.get(name)) for name in names}
+    both = {name: joined_columns(columns.get(name), found.get(name)) for name in names}
     return GatheredEvents(both, errors)
 
 
@@ -227,7 +234,7 @@ class _FlatDicts:
             self.is_left[numbers[[len(each) > LIMITS.attributes for each in dicts]]] = True
 
     def _add_column(self, name: str, events: NDArray[np.int32], values: list[Any]) -> None:
-        if not is_plain_name(name):
+        if not is_certainly_valid_name(name):
             self.is_left[events] = True
             return
         declared = self._schema.get(name)
@@ -275,7 +282,7 @@ def _by_name(
 # --- from lists to columns -------------------------------------------------------------------
 
 
-def is_plain_name(name: object) -> bool:
+def is_certainly_valid_name(name: object) -> bool:
     """Return whether a name is certainly valid."""
     return type(name) is str and 0 < len(name) <= LIMITS.name and is_unicode(name)
 

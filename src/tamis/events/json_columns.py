@@ -18,7 +18,7 @@ from tamis.bindings import Binding
 from tamis.errors import TamisError
 from tamis.events.batch import Admission, EventBatch
 from tamis.events.column_kernels import number_texts, order_by_path
-from tamis.events.columns import Column, Entries, integer_entries, joined, split_integers
+from tamis.events.columns import Column, Entries, integer_entries, joined_columns, split_integers
 from tamis.events.event import Event, EventLimits
 from tamis.events.gathering import gather_checked
 from tamis.events.json_kernels import (
@@ -225,7 +225,7 @@ class JsonColumnReader:
         )
         kept = {name: column.without(suspects) for name, column in columns.items()}
         names = dict.fromkeys((*kept, *strict))
-        both = {name: joined(kept.get(name), strict.get(name)) for name in names}
+        both = {name: joined_columns(kept.get(name), strict.get(name)) for name in names}
         return EventBatch(len(suspects), both, errors)
 
 

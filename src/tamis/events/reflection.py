@@ -251,7 +251,7 @@ def _method(name: str, function: Any, arguments: TypeArguments, *, bound: bool) 
     return Method(name, signature, promises, returns)
 
 
-def keys_of(cls: type) -> Mapping[str, Promise]:
+def declared_keys(cls: type) -> Mapping[str, Promise]:
     """Return the keys that a typed dictionary declares."""
     return {name: promise_of(annotation) for name, annotation in hints_of(cls).items()}
 

@@ -212,13 +212,13 @@ def fit(value: Value, type_: Type, place: str) -> Value:
             raise EventError(str(error), place=place) from None
     if converted is None:
         raise EventError(
-            f"{show(value)} is not of type {type_.value!r}, which the schema declares",
+            f"{brief_value(value)} is not of type {type_.value!r}, which the schema declares",
             place=place,
         )
     return converted
 
 
-def show(value: Value) -> str:
+def brief_value(value: Value) -> str:
     """Return a short form of a value for a sentence."""
     traits = TRAITS_OF_CLASS[type(value)]
     if traits.keyword and traits.to_json is not None:

@@ -71,7 +71,7 @@ def kind_of_constant(value: Value) -> Kind:
     return kind
 
 
-def compare(attribute: str, op: str, value: object) -> Filter:
+def comparison_of(attribute: str, op: str, value: object) -> Filter:
     """Return the comparison of an attribute with a constant."""
     checked = constant(value, attribute)
     return _comparison(attribute, kind_of_constant(checked), op, checked)
@@ -133,7 +133,7 @@ def between_expressions(term: Expression, low: Expression, high: Expression) -> 
     return And.of((compare_expressions(">=", term, low), compare_expressions("<=", term, high)))
 
 
-def member(attribute: str, values: Iterable[object]) -> Filter:
+def membership_of(attribute: str, values: Iterable[object]) -> Filter:
     """Return the test for equality with one of `values`."""
     checked = tuple(dict.fromkeys(constant(value, attribute) for value in values))
     if not checked:
@@ -319,7 +319,7 @@ class Attr(Term):
                 "in_(*values)",
                 attribute=self.name,
             )
-        return member(self.name, values)
+        return membership_of(self.name, values)
 
     def in_network(self, *networks: str) -> Filter:
         """The value is an IP address in one of `networks`.
@@ -446,7 +446,7 @@ class CaselessAttr:
 
     def _compare(self, op: str, other: object) -> Filter:
         self._refuse_attributes(other)
-        return ignoring_case(compare(self._attribute.name, op, other))
+        return ignoring_case(comparison_of(self._attribute.name, op, other))
 
     def _refuse_attributes(self, *values: object) -> None:
         if any(isinstance(value, Term | CaselessAttr) for value in values):

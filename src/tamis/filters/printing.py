@@ -26,14 +26,14 @@ def show_name(name: str) -> str:
     >>> show_name("order.price"), show_name("unit price"), show_name("in")
     ('order.price', '`unit price`', '`in`')
     """
-    if is_plain_name(name):
+    if needs_no_backticks(name):
         return name
     if name == ANY:
         return _ANY_WORD
     return "`" + name.replace("`", "``") + "`"
 
 
-def is_plain_name(name: str) -> bool:
+def needs_no_backticks(name: str) -> bool:
     """Return whether a name needs no backticks."""
     return name.lower() not in RESERVED and PLAIN_NAME.fullmatch(name) is not None
 

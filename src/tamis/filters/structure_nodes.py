@@ -31,13 +31,13 @@ from tamis.filters.atoms import (
 from tamis.filters.boolean import FALSE, TRUE, And, Connective, Filter, Not, Or, Xor, one_deeper
 from tamis.filters.build import (
     between,
-    compare,
+    comparison_of,
     constant,
     constant_name,
     has_bits,
     in_network,
     like,
-    member,
+    membership_of,
     regular,
     text_test,
 )
@@ -203,7 +203,7 @@ def _ignoring_case(test: ValueAtom) -> ValueAtom:
 
 def _member(name: str, _: str, given: object) -> Filter:
     values = [_value(value) for value in _listed(given)]
-    found = member(name, values)
+    found = membership_of(name, values)
     assert isinstance(found, In)  # noqa: S101 - the builder makes no other
     # The builder leaves out repetitions.
     return In(name, found.kind, tuple(constant(value, name) for value in values))
@@ -217,7 +217,9 @@ def _bits(name: str, op: str, given: object) -> Filter:
 
 
 _TESTS: Final[dict[str, tuple[int, Callable[..., Filter]]]] = {
-    **dict.fromkeys(COMPARISONS, (1, lambda name, op, value: compare(name, op, _value(value)))),
+    **dict.fromkeys(
+        COMPARISONS, (1, lambda name, op, value: comparison_of(name, op, _value(value)))
+    ),
     **dict.fromkeys(TEXT_TESTS, (1, lambda name, op, text: text_test(name, op, _value(text)))),
     "between": (2, lambda name, _, low, high: between(name, _value(low), _value(high))),
     "in": (1, _member),

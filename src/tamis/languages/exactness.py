@@ -104,7 +104,7 @@ def over_attributes(filter_: Filter, mode: Mode) -> tuple[Filter, Mode]:
     return filter_, mode
 
 
-def satisfies(
+def satisfies_exactly(
     filter_: Filter, mode: str, given: Event | HoldsAttributes, schema: Schema | None = None
 ) -> bool:
     """Return whether an event with its nested data, or a document, satisfies a filter exactly."""

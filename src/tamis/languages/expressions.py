@@ -21,7 +21,7 @@ from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.element_test import ElementTest
 from tamis.filters.limits import MAY_BE_PATTERNS, atom_cost
 from tamis.filters.printing import ANY
-from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
+from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe_token
 
 Operand = Filter | Expression
 Member = TypeVar("Member")
@@ -254,7 +254,7 @@ class ExpressionParser:
         operand = self.operand(self.tokens.take())
         if not isinstance(operand, Literal):
             at = self.tokens.at - 1
-            word = describe(self.tokens.words[at])
+            word = describe_token(self.tokens.words[at])
             raise self.tokens.error(f"expected a value, found {word}", at=at)
         return (self._signed("-", operand) if negated else self._in_range(operand)).constant
 
@@ -283,7 +283,7 @@ class ExpressionParser:
         if joined and self.infix.get(word, NO_OPERATOR)[0] == COMPARE:
             hint = "name the attribute again"
         return self.tokens.error(
-            f"expected a condition or value, found {describe(word)}", at=at, hint=hint
+            f"expected a condition or value, found {describe_token(word)}", at=at, hint=hint
         )
 
     # --- operators ---------------------------------------------------------------------------
@@ -381,7 +381,7 @@ class ExpressionParser:
         if not word:
             return self.tokens.error("the text ends in the middle of a condition", at=at)
         return self.tokens.error(
-            f"expected an operator, found {describe(word)}", at=at, hint=hint, known=known
+            f"expected an operator, found {describe_token(word)}", at=at, hint=hint, known=known
         )
 
     def _unexpected_after_not(self, word: str, at: int) -> FilterSyntaxError:

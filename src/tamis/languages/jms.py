@@ -25,7 +25,13 @@ from tamis.filters import FALSE, TRUE, Filter
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference, Relation
 from tamis.filters.atoms import Compare, HasKind, In, Present, ValueAtom, can_compare
 from tamis.filters.boolean import And, Connective, Not, Or
-from tamis.filters.build import between_expressions, compare, compare_expressions, like, member
+from tamis.filters.build import (
+    between_expressions,
+    compare_expressions,
+    comparison_of,
+    like,
+    membership_of,
+)
 from tamis.filters.like import like_text
 from tamis.languages.expressions import (
     COMMON_INFIX,
@@ -37,7 +43,7 @@ from tamis.languages.expressions import (
     Operand,
     OtherLanguages,
 )
-from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe
+from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe_token
 
 # --- numbers as Java writes them -----------------------------------------------------------
 
@@ -68,7 +74,7 @@ _BASES: Final = {"hexadecimal": 16, "binary": 2, "octal": 8, "decimal": 10}
 _MAX_NUMBER_CHARACTERS: Final = 200
 
 
-def read_number(word: str, tokens: Tokens) -> int | float:
+def read_jms_number(word: str, tokens: Tokens) -> int | float:
     """Return the number in the token before the current one."""
     if integer := _INTEGER.fullmatch(word):
         return _integer(integer, tokens)
@@ -192,7 +198,7 @@ class JMSParser(ExpressionParser):
         if first == "'":
             return Literal.of(self._string(word))
         if "0" <= first <= "9" or (first == "." and len(word) > 1):
-            return Literal.of(read_number(word, self.tokens))
+            return Literal.of(read_jms_number(word, self.tokens))
         if word.isspace():
             return None
         if first.isalpha() or first in ("_", "$") or first > "\x7f":
@@ -225,7 +231,8 @@ class JMSParser(ExpressionParser):
             allowed = _JAVA_PART if place else _JAVA_START
             if unicodedata.category(character) not in allowed:
                 shown = character if character.isprintable() else f"U+{ord(character):04X}"
-                raise self._error(f'"{shown}" is not allowed in a name, as in {describe(word)}')
+                word = describe_token(word)
+                raise self._error(f'"{shown}" is not allowed in a name, as in {word}')
 
     def _string(self, word: str) -> str:
         # A string may end in doubled quotes, so the last one closes only if the rest pairs up.
@@ -236,7 +243,7 @@ class JMSParser(ExpressionParser):
     def condition(self, expression: Expression, at: int) -> Filter:
         """Return a bare expression as a condition: a name is true if its value is."""
         if isinstance(expression, Reference):
-            return self.counted(compare(expression.name, "=", True))
+            return self.counted(comparison_of(expression.name, "=", True))
         return super().condition(expression, at)
 
     def _error(self, reason: str, hint: str = "") -> FilterSyntaxError:
@@ -272,7 +279,7 @@ class JMSParser(ExpressionParser):
     # --- predicates --------------------------------------------------------------------------
 
     def _in(self, name: str) -> Filter:
-        return member(name, self.read_list("IN", lambda: self._text("IN")))
+        return membership_of(name, self.read_list("IN", lambda: self._text("IN")))
 
     def _is(self, name: str) -> Filter:
         tokens = self.tokens
@@ -316,7 +323,7 @@ class JMSParser(ExpressionParser):
     def _text(self, op: str) -> str:
         word = self.tokens.take()
         if word[:1] != "'":
-            raise self._error(f'"{op}" takes text in single quotes, not {describe(word)}')
+            raise self._error(f'"{op}" takes text in single quotes, not {describe_token(word)}')
         return self._string(word)
 
     predicates: ClassVar[Mapping[str, Callable[..., Filter]]] = {

@@ -24,12 +24,12 @@ from tamis.events.json_text import DECODER
 from tamis.events.schema import did_you_mean
 from tamis.events.values import RejectedValue
 from tamis.filters import Filter, FilterLimits, all_of, attr
-from tamis.filters.build import compare, has_bits, text_test
+from tamis.filters.build import comparison_of, has_bits, text_test
 from tamis.languages.tokens import (
     NUMBER,
     QUOTED,
     Tokens,
-    describe,
+    describe_token,
     read_mask,
     read_number,
     read_quoted,
@@ -152,7 +152,7 @@ def triple(attribute: str, op: str, value: object = None) -> Filter:
         )
     name = attr(attribute).name
     if op in COMPARISONS:
-        return compare(name, COMPARISONS[op], value)
+        return comparison_of(name, COMPARISONS[op], value)
     if op in TEXT_TESTS:
         return text_test(name, TEXT_TESTS[op], value)
     if op in BIT_TESTS:
@@ -170,7 +170,7 @@ def _mask(op: str, value: object) -> Bits | int:
 
 def _unknown(op: str) -> str:
     hint = did_you_mean(op, OPERATORS) or f"the operators are {' '.join(OPERATORS)}"
-    return f"{describe(op)} is not an operator of Siena; {hint}"
+    return f"{describe_token(op)} is not an operator of Siena; {hint}"
 
 
 # --- the procedures of the paper ------------------------------------------------------------
@@ -243,7 +243,7 @@ class TextReader:
         if braces:
             tokens.expect("}", "at the end of the triples")
         if tokens.current:
-            raise tokens.error(f"expected a triple, found {describe(tokens.current)}")
+            raise tokens.error(f"expected a triple, found {describe_token(tokens.current)}")
         return all_of(*triples)
 
     def _triples(self) -> list[Filter]:
@@ -277,7 +277,7 @@ class TextReader:
         elif not found and self.tokens.at == 0:
             hint = "the filter that every event matches is {}"
         return self.tokens.error(
-            f"expected a triple such as (price, <, 10), found {describe(found)}", hint=hint
+            f"expected a triple such as (price, <, 10), found {describe_token(found)}", hint=hint
         )
 
     def _name(self) -> str:
@@ -286,7 +286,7 @@ class TextReader:
             return read_quoted(word, self.tokens)
         if word[:1].isalpha() or word[:1] == "_":
             return word
-        raise self._error(f"expected the name of an attribute, found {describe(word)}")
+        raise self._error(f"expected the name of an attribute, found {describe_token(word)}")
 
     def _operator(self) -> str:
         word = self.tokens.take()
@@ -304,7 +304,7 @@ class TextReader:
         if word.lower() in ("true", "false"):
             return word.lower() == "true"
         hint = f'text is written in quotes: "{word}"' if word[:1].isalpha() else ""
-        raise self._error(f"expected a value, found {describe(word)}", hint)
+        raise self._error(f"expected a value, found {describe_token(word)}", hint)
 
     def _number(self, word: str) -> int | float:
         value = read_number(word.lstrip("+-"), self.tokens)
@@ -353,7 +353,7 @@ class JSONReader:
         for key in members:
             if key not in self.fields:
                 hint = did_you_mean(key, self.fields) or "it has attribute, op and value"
-                raise self._json.error(f"a triple has no member {describe(key)}; {hint}", at)
+                raise self._json.error(f"a triple has no member {describe_token(key)}; {hint}", at)
         for key in self.fields[:2]:
             if key not in members:
                 raise self._json.error(f'the triple lacks its "{key}"', at)

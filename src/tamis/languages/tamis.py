@@ -24,16 +24,16 @@ from tamis.filters.atoms import HasKind, Present
 from tamis.filters.boolean import Not
 from tamis.filters.build import (
     between,
-    compare,
+    comparison_of,
     has_bits,
     ignoring_case,
     in_network,
     like,
-    member,
+    membership_of,
     regular,
     text_test,
 )
-from tamis.filters.printing import ANY, RESERVED, is_plain_name, show_name
+from tamis.filters.printing import ANY, RESERVED, needs_no_backticks, show_name
 from tamis.languages.expressions import (
     COMMON_INFIX,
     COMPARE,
@@ -46,7 +46,14 @@ from tamis.languages.expressions import (
     Operand,
     OtherLanguages,
 )
-from tamis.languages.tokens import NUMBER, QUOTED, describe, read_mask, read_number, read_quoted
+from tamis.languages.tokens import (
+    NUMBER,
+    QUOTED,
+    describe_token,
+    read_mask,
+    read_number,
+    read_quoted,
+)
 
 KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
     tuple(kind.value.lower().split()): kind for kind in Kind
@@ -226,7 +233,7 @@ class TamisParser(ExpressionParser):
         if first == "`":
             return Reference(self._quoted_name(word))
         # Numerals that are not digits, such as Ⅳ, may begin a name.
-        return Reference(word) if is_plain_name(word) else None
+        return Reference(word) if needs_no_backticks(word) else None
 
     def _reserved(self, word: str) -> Operand:
         lower = word.lower()
@@ -273,7 +280,7 @@ class TamisParser(ExpressionParser):
         if tokens.current == "(" and _is_network(tokens.words[tokens.at + 1]):
             return in_network(name, self.read_list("in", self._network))
         self._refuse_miswritten_network()
-        return member(name, self.read_list("in", self.value))
+        return membership_of(name, self.read_list("in", self.value))
 
     def _refuse_miswritten_network(self) -> None:
         """Refuse a network in quotes without a list, and one of less than four numbers."""
@@ -297,7 +304,7 @@ class TamisParser(ExpressionParser):
         word = self.tokens.take()
         if not _is_network(word):
             raise self.tokens.error(
-                f"expected a network such as 10.0.0.0/8, found {describe(word)}",
+                f"expected a network such as 10.0.0.0/8, found {describe_token(word)}",
                 at=self.tokens.at - 1,
             )
         return word
@@ -336,7 +343,7 @@ class TamisParser(ExpressionParser):
         word = self.tokens.take()
         if not word[:1].isdecimal() or "." in word or "e" in word.lower().removeprefix("0x"):
             raise self.tokens.error(
-                f"expected a bit mask such as 0b101, found {describe(word)}",
+                f"expected a bit mask such as 0b101, found {describe_token(word)}",
                 at=self.tokens.at - 1,
             )
         return read_mask(word, self.tokens)
@@ -365,7 +372,7 @@ class TamisParser(ExpressionParser):
         """Parse the test after `~`, which ignores case."""
         word = self.tokens.words[self.tokens.at - 1].lower()
         if word in _CASELESS_COMPARISONS:
-            return ignoring_case(compare(name, _CASELESS_COMPARISONS[word], self._text(word)))
+            return ignoring_case(comparison_of(name, _CASELESS_COMPARISONS[word], self._text(word)))
         if word == "~between":
             low = self._text(word)
             self.tokens.expect("and", 'after the first text of "~between"')
@@ -377,7 +384,7 @@ class TamisParser(ExpressionParser):
         word = self.tokens.take()
         if word[:1] not in ('"', "'") or not word:
             raise self.tokens.error(
-                f'"{op}" takes a text in quotes, not {describe(word)}', at=self.tokens.at - 1
+                f'"{op}" takes a text in quotes, not {describe_token(word)}', at=self.tokens.at - 1
             )
         return read_quoted(word, self.tokens)
 

@@ -70,7 +70,7 @@ class Tokens:
         return len(self.text.rstrip())
 
 
-def describe(word: str) -> str:
+def describe_token(word: str) -> str:
     """Return a token as an error message shows it."""
     if not word:
         return "the end of the text"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from tamis.errors import EventError
 from tamis.events import Event
 from tamis.events.batch import Column, EventObjects
-from tamis.events.columns import joined
+from tamis.events.columns import joined_columns
 from tamis.events.gathering import HoldsAttributes, gather_checked
 from tamis.events.kinds import Value
 
@@ -65,7 +65,7 @@ class ObjectsAsEvents:
         others = [place for place in range(len(objects)) if place not in is_own]
         left = self.reader.columns([objects[place] for place in others], numbers[others], wanted)
         names = dict.fromkeys((*found, *left))
-        return {name: joined(found.get(name), left.get(name)) for name in names}
+        return {name: joined_columns(found.get(name), left.get(name)) for name in names}
 
     def source(self, events: Any) -> EventObjects:
         """Return events and objects one by one as a source."""

@@ -2,7 +2,7 @@
 
 from tamis.objects.accessors import FAILURES, AccessorFailure, AccessorFailures
 from tamis.objects.building import StandIn, message
-from tamis.objects.codec import decode_object, encode_object, read_header
+from tamis.objects.codec import decode_object, encode_object, read_object_header
 from tamis.objects.comparing import register_comparison
 from tamis.objects.message_classes import message_class
 from tamis.objects.patterns import ObjectFilter
@@ -21,7 +21,7 @@ __all__ = [
     "message_class",
     "object_filter_from_structure",
     "object_filter_to_structure",
-    "read_header",
+    "read_object_header",
     "register_comparison",
     "where",
 ]

@@ -125,7 +125,7 @@ def steps_of(name: str) -> AccessorSteps | None:
     return tuple(steps) if name_of(steps) == name else None
 
 
-def is_plain_name(name: str) -> bool:
+def needs_no_quotes(name: str) -> bool:
     """Return whether a name is written without quotes in the names of attributes."""
     return _PLAIN.fullmatch(name) is not None
 

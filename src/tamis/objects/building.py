@@ -13,7 +13,7 @@ from tamis.events.reflection import member_of, promise_of
 from tamis.events.values import brief
 from tamis.filters.translations import Translation
 from tamis.objects.accessors import Accessor, class_name
-from tamis.objects.conditions import CONDITIONS, compared, quantified, truth_of
+from tamis.objects.conditions import CONDITIONS, compared, quantified, true_condition
 from tamis.objects.message_classes import remember
 from tamis.objects.patterns import Combinable, Complement, ObjectFilter
 from tamis.objects.stepping import (
@@ -24,7 +24,7 @@ from tamis.objects.stepping import (
     take_item,
     take_member,
 )
-from tamis.objects.translating import translate
+from tamis.objects.translating import translate_object_filter
 
 
 class StandIn(Combinable):
@@ -76,11 +76,11 @@ class StandIn(Combinable):
 
     def __condition__(self) -> ObjectFilter:
         """Return the condition that it is true; of a message, that it is of its class."""
-        return truth_of(recorded(self))
+        return true_condition(recorded(self))
 
     def __translation__(self) -> Translation:
         """Return the translation of that condition."""
-        return translate(self.__condition__())
+        return translate_object_filter(self.__condition__())
 
     # --- what Python would do silently -------------------------------------------------------
 

@@ -24,9 +24,9 @@ from tamis.objects.fields import (
     RESERVED,
     DeclaredField,
     DeclaredFields,
+    fields_digest,
     fields_of,
     has_fields,
-    schema_of,
 )
 from tamis.objects.message_classes import (
     MAX_NAME_CHARACTERS,
@@ -88,11 +88,11 @@ def encode_object(given: object, collection: str | None = None) -> bytes:
     except RecursionError:
         raise EventError(f"{cls.__qualname__}: it is nested too deeply") from None
     version = description_of(cls).version
-    header = ObjectHeader(travelling_names(cls), version, schema_of(cls), collection)
+    header = ObjectHeader(travelling_names(cls), version, fields_digest(cls), collection)
     return _ENCODER.encode({**fields, RESERVED: header})
 
 
-def read_header(data: bytes | memoryview | msgspec.Raw) -> ObjectHeader | None:
+def read_object_header(data: bytes | memoryview | msgspec.Raw) -> ObjectHeader | None:
     """Return what travels with an object's fields; None: it is a plain event."""
     try:
         return _HEADERS.decode(data).header

@@ -60,7 +60,7 @@ def value_of(given: object, *, exact: bool) -> Comparand:
         return NO_VALUE
 
 
-def values_of(found: object, *, exact: bool) -> list[Comparand]:
+def comparands_of(found: object, *, exact: bool) -> list[Comparand]:
     """Return the values of what an accessor found: of all elements, if it is a collection."""
     return [value_of(each, exact=exact) for each in elements_of(found)]
 
@@ -127,10 +127,10 @@ def some_passes(op: str, given: Any, values: list[Comparand]) -> bool | None:
     return truth
 
 
-def contains(found: object, given: Comparand, *, exact: bool) -> bool | None:
+def contains_value(found: object, given: Comparand, *, exact: bool) -> bool | None:
     """Return whether a collection has an element, or a text has a part; None for anything else."""
     if is_several(found):
-        return some_passes("=", given, values_of(found, exact=exact)) is True
+        return some_passes("=", given, comparands_of(found, exact=exact)) is True
     value = value_of(found, exact=exact)
     if isinstance(value, str) and isinstance(given, str):
         return given in value

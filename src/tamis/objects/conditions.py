@@ -43,7 +43,7 @@ MakeElement = Callable[[Recorded], Any]
 """Makes a stand-in for each element of a collection."""
 
 
-def truth_of(given: Recorded) -> ObjectFilter:
+def true_condition(given: Recorded) -> ObjectFilter:
     """Return the condition that something is true; of a message, that it is of its class."""
     accessor, promise, *_ = require_called(given)
     if not accessor.steps and accessor.root:

@@ -91,7 +91,7 @@ def _without_private(found: DeclaredFields, cls: type) -> DeclaredFields:
 
 
 @lru_cache(maxsize=1024)
-def schema_of(cls: type) -> str:
+def fields_digest(cls: type) -> str:
     """Return a digest of the names of the fields of a class and of the classes of its fields."""
     names: list[str] = []
     waiting, seen = [cls], {cls}

@@ -67,7 +67,7 @@ def _is_plain(cls: type) -> bool:
     return not issubclass(cls, Mapping) and not holds_several(cls)
 
 
-def generate(
+def generate_extractor(
     cls: type, wanted: Sequence[AccessorSteps], names: Sequence[str], by_name: ByName
 ) -> Extraction:
     """Return the function that extracts some attributes from objects of a class."""

@@ -27,11 +27,11 @@ from tamis.objects.accessors import (
     is_several,
 )
 from tamis.objects.comparing import (
+    comparands_of,
     comparison_called,
-    contains,
+    contains_value,
     elements_of,
     some_passes,
-    values_of,
 )
 
 MAX_CONDITIONS: Final = 10_000
@@ -133,9 +133,9 @@ class ObjectCondition(ObjectFilter):
             return None
         match self.op:
             case "contains":
-                return contains(found, self.operand, exact=self.accessor.exact)
+                return contains_value(found, self.operand, exact=self.accessor.exact)
             case "has":
-                values = values_of(found, exact=self.accessor.exact)
+                values = comparands_of(found, exact=self.accessor.exact)
                 truth = some_passes("=", self.operand, values)
                 return bool(truth) if is_several(found) else truth
             case "is a":
@@ -144,14 +144,14 @@ class ObjectCondition(ObjectFilter):
             case "compare":
                 return self._compare(message, found, read)
             case _:
-                values = values_of(found, exact=self.accessor.exact)
+                values = comparands_of(found, exact=self.accessor.exact)
                 return some_passes(self.op, self.operand, values)
 
     def _is_present(self, found: object, message: object) -> bool | None:
         root = self.accessor.root
         if root and root not in class_names(type(message)):
             return None
-        return bool(values_of(found, exact=False))
+        return bool(comparands_of(found, exact=False))
 
     def _compare(self, message: object, found: object, read: Reader) -> bool | None:
         name, given = self.operand

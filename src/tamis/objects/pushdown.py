@@ -20,14 +20,14 @@ from tamis.objects.accessors import (
     AccessorSteps,
     ClassStep,
     FieldStep,
-    is_plain_name,
+    needs_no_quotes,
 )
 from tamis.objects.carriers import PlainCarrier
 from tamis.objects.codec import SCHEMA_ATTRIBUTE, TYPE_ATTRIBUTE
-from tamis.objects.fields import fields_of, has_fields, schema_of
+from tamis.objects.fields import fields_digest, fields_of, has_fields
 from tamis.objects.message_classes import class_called, description_of
 from tamis.objects.patterns import ObjectFilter
-from tamis.objects.translating import translate
+from tamis.objects.translating import translate_object_filter
 
 _KINDS: Final = frozenset({Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN})
 """What JSON has itself; other kinds travel as texts."""
@@ -39,7 +39,7 @@ _IS_OBJECT: Final = Present(TYPE_ATTRIBUTE)
 
 def pushed_down(filter_: ObjectFilter) -> Filter:
     """Return a filter over the attributes of events that holds wherever one over objects does."""
-    translation = translate(filter_)
+    translation = translate_object_filter(filter_)
     roots = {condition.accessor.root for condition in filter_.conditions()}
     return _Pushdown(translation.ways, roots).weakened(translation.filter)
 
@@ -169,17 +169,17 @@ def _travel(cls: type | None, steps: AccessorSteps) -> _Travel | None:
         known = [each for each in followed if each is not None]
         if not known:
             # Nothing is declared: JSON has exactly what the object has, and no methods.
-            return _Travel(False, may_lack, several, schema_of(cls))
+            return _Travel(False, may_lack, several, fields_digest(cls))
         if len(known) > 1:
             return None
         [(at, lacks)] = known
         may_lack |= lacks
     is_scalar = at.is_known and all(map(_is_scalar, _elements(at).classes))
-    return _Travel(is_scalar, may_lack, several, schema_of(cls))
+    return _Travel(is_scalar, may_lack, several, fields_digest(cls))
 
 
 def _is_named(step: object) -> bool:
-    return isinstance(step, FieldStep) and is_plain_name(step.name)
+    return isinstance(step, FieldStep) and needs_no_quotes(step.name)
 
 
 def _field(owner: PromisedClass, name: str) -> tuple[Promise, bool] | None:

@@ -25,7 +25,7 @@ from tamis.objects.accessors import (
     holds_several,
     is_private,
 )
-from tamis.objects.generation import Extraction, InvocationNode, generate, invocation_tree
+from tamis.objects.generation import Extraction, InvocationNode, generate_extractor, invocation_tree
 from tamis.objects.patterns import ObjectFilter
 
 
@@ -120,7 +120,7 @@ class StaticCode:
             return self._by_name(message, accessor)
         extract = self._generated.get((cls, accessor))
         if extract is None:
-            extract = generate(cls, [accessor.steps], [accessor.name], self._by_name)
+            extract = generate_extractor(cls, [accessor.steps], [accessor.name], self._by_name)
             self._generated[cls, accessor] = extract
         found: list[object] = []
         extract((message,), found.append)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tamis.errors import EventError
 from tamis.events import Event
-from tamis.events.columns import Column, joined
+from tamis.events.columns import Column, joined_columns
 from tamis.events.event import EventLimits, flatten
 from tamis.events.gathering import mixed_column, plain_column
 from tamis.events.kinds import Value, is_value
@@ -25,7 +25,7 @@ from tamis.objects.accessors import (
     steps_of,
 )
 from tamis.objects.comparing import elements_of, value_of
-from tamis.objects.generation import Extraction, generate
+from tamis.objects.generation import Extraction, generate_extractor
 
 MAX_EXTRACTIONS: Final = 1_024
 """Generated functions that are kept; a program with more classes generates some again."""
@@ -89,7 +89,7 @@ class ObjectReader:
             for name, raw in self._raw(chosen, cls, wanted).items():
                 column = _column(numbers[own], raw)
                 if column is not None:
-                    found[name] = joined(found[name], column) if name in found else column
+                    found[name] = joined_columns(found[name], column) if name in found else column
         return found
 
     def _raw(
@@ -109,7 +109,7 @@ class ObjectReader:
         ways = {name: known.ways.get(name) or steps_of(name) for name in wanted}
         steps = {name: found for name, found in sorted(ways.items()) if found}
         names = [*steps]
-        made = names, generate(cls, [*steps.values()], names, self._by_name)
+        made = names, generate_extractor(cls, [*steps.values()], names, self._by_name)
         if len(known.extractions) >= MAX_EXTRACTIONS:
             known.extractions.clear()
         known.extractions[cls, wanted] = made

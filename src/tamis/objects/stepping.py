@@ -14,9 +14,9 @@ from tamis.events.reflection import (
     Promise,
     PromisedClass,
     call_problem,
+    declared_keys,
     element_of,
     is_collection,
-    keys_of,
     member_of,
     members_of,
     united,
@@ -197,7 +197,7 @@ def _item_promise(owner: Recorded, key: str | int) -> Promise:
 def _item_of(accessor: Accessor, promised: PromisedClass, key: str | int) -> Promise | None:
     cls, arguments = promised.cls, promised.arguments
     if typing.is_typeddict(cls):
-        keys = keys_of(cls)
+        keys = declared_keys(cls)
         if key not in keys:
             hint = did_you_mean(str(key), keys) or f"it has {', '.join(keys)}"
             raise FilterTypeError(f"{promised} has no key {key!r}; {hint}")

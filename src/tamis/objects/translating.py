@@ -17,7 +17,7 @@ from tamis.events import Kind
 from tamis.events.values import nearest_number
 from tamis.filters.atoms import Compare, HasKind, In, Present
 from tamis.filters.boolean import TRUE, And, Filter, Not, Or
-from tamis.filters.build import compare, like, member, regular, text_test
+from tamis.filters.build import comparison_of, like, membership_of, regular, text_test
 from tamis.filters.translations import Translation
 from tamis.objects.accessors import (
     Accessor,
@@ -63,7 +63,7 @@ class Residue(NamedTuple):
         return self.checked.truth(event) is True
 
 
-def translate(filter_: ObjectFilter) -> Translation:
+def translate_object_filter(filter_: ObjectFilter) -> Translation:
     """Return a filter over attributes that holds wherever a filter over objects does."""
     roots = {condition.accessor.root for condition in filter_.conditions()}
     lowering = _Lowering(guarded=len(roots) > 1)
@@ -73,7 +73,7 @@ def translate(filter_: ObjectFilter) -> Translation:
     return Translation(lowered, None if exact else Residue(filter_), lowering.ways)
 
 
-ObjectFilter.translate = translate
+ObjectFilter.translate = translate_object_filter
 
 
 class _Lowering:
@@ -284,9 +284,9 @@ def _weakened(op: str, given: Any, name: str) -> Filter:
         case "in":
             return In(name, Kind.NUMBER, tuple(dict.fromkeys(map(_nearest, given))))
         case "=":
-            return compare(name, "=", _nearest(given))
+            return comparison_of(name, "=", _nearest(given))
         case _:
-            return compare(name, f"{op[0]}=", _nearest(given))
+            return comparison_of(name, f"{op[0]}=", _nearest(given))
 
 
 def _nearest(given: Any) -> Any:
@@ -296,7 +296,7 @@ def _nearest(given: Any) -> Any:
 def _atom(op: str, given: Any, name: str) -> Filter:
     match op:
         case "in":
-            return member(name, given)
+            return membership_of(name, given)
         case "like":
             return like(name, given)
         case "matches":
@@ -306,4 +306,4 @@ def _atom(op: str, given: Any, name: str) -> Filter:
         case "starts with" | "ends with":
             return text_test(name, op, given)
         case _:
-            return compare(name, op, given)
+            return comparison_of(name, op, given)

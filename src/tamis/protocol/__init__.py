@@ -22,7 +22,7 @@ from tamis.protocol.frames import (
     Welcome,
     decode_reply,
     decode_request,
-    encode,
+    encode_frame,
 )
 
 __all__ = [
@@ -47,5 +47,5 @@ __all__ = [
     "Welcome",
     "decode_reply",
     "decode_request",
-    "encode",
+    "encode_frame",
 ]

@@ -335,7 +335,7 @@ _replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 T = TypeVar("T")
 
 
-def encode(frame: Request | Reply) -> bytes:
+def encode_frame(frame: Request | Reply) -> bytes:
     """Return a frame as JSON.
 
     >>> encode(Credit(subscription="s", events=5))

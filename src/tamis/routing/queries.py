@@ -49,8 +49,8 @@ from tamis.routing.running_query import (
     QueryBounds,
     QueryTarget,
     RunningQuery,
-    identity_of,
     objects_of,
+    row_identity,
 )
 
 BATCH_BYTES: Final = 64 * 1024
@@ -494,7 +494,7 @@ class QueryRouter:
     def _is_known(self, query: RunningQuery, row: bytes) -> bool:
         if query.seen is None:
             return False
-        key = identity_of(row)
+        key = row_identity(row)
         if key in query.seen:
             return True
         query.seen.add(key)

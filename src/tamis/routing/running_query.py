@@ -152,7 +152,7 @@ class RunningQuery:
         return QueryReport(answered, self.missing, self.unnamed, self.cut)
 
 
-def identity_of(row: bytes) -> bytes:
+def row_identity(row: bytes) -> bytes:
     """Return what equal rows share, however they are written."""
     value: Any = msgspec.json.decode(row)
     return blake2b(msgspec.json.encode(value, order="deterministic"), digest_size=16).digest()

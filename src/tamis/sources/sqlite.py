@@ -57,7 +57,7 @@ class SqliteBounds(Bounds[Condition]):
             return None
         if atom.attribute not in self._columns:
             return self.constant(isinstance(atom, Present | HasKind) and not truth)
-        name = quoted(atom.attribute)
+        name = sql_name(atom.attribute)
         match atom:
             case Present():
                 return _negated_unless(truth, f"({_is_number(name)} OR {_is_text(name)})")
@@ -136,7 +136,7 @@ def _text_tested(name: str, op: str, text: bytes, *, truth: bool) -> Condition |
     return (sql if truth else f"NOT ({sql})"), (text,)
 
 
-def quoted(name: str) -> str:
+def sql_name(name: str) -> str:
     """Return a name as SQL quotes it."""
     return '"' + name.replace('"', '""') + '"'
 
@@ -154,7 +154,7 @@ class SqliteTable(SourceTable):
             self._table = table or names[0]
             if self._table not in names:
                 raise TamisError(f"{path} has no table {self._table!r:.80}")
-            described = connection.execute(f"PRAGMA table_info({quoted(self._table)})")
+            described = connection.execute(f"PRAGMA table_info({sql_name(self._table)})")
             self._columns = [row[1] for row in described]
 
     def _connect(self) -> sqlite3.Connection:
@@ -174,7 +174,7 @@ class SqliteTable(SourceTable):
 
     def _rows(self, condition: Condition | None) -> Iterator[TableRow]:
         sql, parameters = ("1", ()) if condition is None else condition
-        query = f"SELECT * FROM {quoted(self._table)} WHERE {sql}"  # noqa: S608 - names are quoted
+        query = f"SELECT * FROM {sql_name(self._table)} WHERE {sql}"  # noqa: S608 - names are quoted
         with closing(self._connect()) as connection:
             for row in connection.execute(query, parameters):
                 yield plain_row(dict(zip(self._columns, row, strict=True)))
@@ -186,14 +186,14 @@ class SqliteTable(SourceTable):
     def columns(self) -> dict[str, ColumnSummary] | None:
         """Return what is known of each column whose values are all numbers, or all texts."""
         with closing(self._connect()) as connection:
-            table = quoted(self._table)
+            table = sql_name(self._table)
             [count] = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
             if not count:
                 return None
             return {name: self._summary(connection, name, count) for name in self._columns}
 
     def _summary(self, connection: sqlite3.Connection, name: str, count: int) -> ColumnSummary:
-        column, table = quoted(name), quoted(self._table)
+        column, table = sql_name(name), sql_name(self._table)
         ask = f"SELECT {{}} FROM {table} WHERE {{}}"  # noqa: S608 - names are quoted
         numbers, texts = (
             connection.execute(ask.format("count(*)", test(column))).fetchone()[0]

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tamis.matching import Engine, load_kernels
 
 
-def load() -> None:
+def load_modules() -> None:
     """Load everything that matching and reading columns need."""
     load_kernels()
     engine = Engine()
@@ -25,7 +25,7 @@ def load() -> None:
 if __name__ == "__main__":
     from pyspark.daemon import manager
 
-    load()
+    load_modules()
     # Spark makes every worker collect garbage after every task. Scanning what is loaded here, none
     # of it garbage, took 66 of the 68 milliseconds of an empty task.
     gc.collect()

@@ -69,7 +69,7 @@ RESOLUTION: Final = 2**53
 """How many different numbers in [0, 1) are drawn."""
 
 
-def arrow_type(type_: Type) -> pa.DataType:
+def column_arrow_type(type_: Type) -> pa.DataType:
     """Return the Arrow type of a column; instants are in UTC."""
     usual = pa.type_for_alias(TYPES[type_].arrow[0])
     return pa.timestamp(usual.unit, "UTC") if pa.types.is_timestamp(usual) else usual
@@ -139,7 +139,7 @@ class Grid(NamedTuple):
         if self.type is Type.FLOAT:
             # One division of two whole numbers gives the float nearest to the decimal.
             return pa.array(units / 10**self.digits, pa.float64(), mask=absent)
-        return pa.array(units, pa.int64(), mask=absent).cast(arrow_type(self.type))
+        return pa.array(units, pa.int64(), mask=absent).cast(column_arrow_type(self.type))
 
 
 class Reals(NamedTuple):

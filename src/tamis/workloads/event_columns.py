@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.workloads.declarations import AttributeSource, Form, Group
-from tamis.workloads.distributions import Stream, WeightedRanks, arrow_type
+from tamis.workloads.distributions import Stream, WeightedRanks, column_arrow_type
 
 
 def arrow_schema(attributes: Mapping[str, AttributeSource]) -> pa.Schema:
@@ -19,7 +19,7 @@ def arrow_schema(attributes: Mapping[str, AttributeSource]) -> pa.Schema:
 
 
 def _arrow_type(source: AttributeSource) -> pa.DataType:
-    one = arrow_type(source.distribution.type)
+    one = column_arrow_type(source.distribution.type)
     return pa.list_(one) if source.is_many else one
 
 

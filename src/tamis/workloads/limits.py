@@ -75,7 +75,7 @@ def check_limit(key: str, what: str, count: float, where: str = "a workload file
         raise Mistake(key, f"{where} has at most {LIMITS[what]:,} {what}")
 
 
-def check_text(text: str) -> None:
+def check_file_text(text: str) -> None:
     """Refuse a file that tomllib would read slowly or fail on."""
     check_limit("", "characters", len(text))
     bare = _QUOTED_OR_COMMENT.sub(_blank, text)

@@ -31,7 +31,7 @@ from tamis.workloads.declarations import (
 from tamis.workloads.distributions import Distribution, Listed, WeightedRanks, Window
 from tamis.workloads.drawing import Drawer
 from tamis.workloads.grammar import MAX_DRAWS, START, Alternative, Grammar, Pool
-from tamis.workloads.limits import Mistake, Usage, check_limit, check_text
+from tamis.workloads.limits import Mistake, Usage, check_file_text, check_limit
 from tamis.workloads.templates import Names
 
 MAX_ATTRIBUTES: Final = 1024
@@ -58,7 +58,7 @@ def read_workload(source: str, text: str) -> Description:
 
 
 def _tables(text: str) -> Tables:
-    check_text(text)
+    check_file_text(text)
     try:
         raw = tomllib.loads(text, parse_float=_decimal)
     except (tomllib.TOMLDecodeError, RecursionError) as error:

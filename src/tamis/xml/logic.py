@@ -12,7 +12,7 @@ from tamis.xml.paths import XMLExpression
 from tamis.xml.work import Evaluation, Focus
 
 
-def truth_of(result: object) -> bool:
+def counts_as_true(result: object) -> bool:
     """Return whether a result counts as true: nodes, values or a text if there are any."""
     # NaN, of which Python says that it is true, is false in XPath.
     return bool(result) and not (isinstance(result, float) and isnan(result))
@@ -31,7 +31,7 @@ class AllHold(NamedTuple):
     def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
         """Return whether every term is true."""
         evaluation.spend(len(self.terms))
-        return all(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
+        return all(counts_as_true(term.evaluate(evaluation, focus)) for term in self.terms)
 
 
 class SomeHold(NamedTuple):
@@ -47,7 +47,7 @@ class SomeHold(NamedTuple):
     def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
         """Return whether some term is true."""
         evaluation.spend(len(self.terms))
-        return any(truth_of(term.evaluate(evaluation, focus)) for term in self.terms)
+        return any(counts_as_true(term.evaluate(evaluation, focus)) for term in self.terms)
 
 
 class Negation(NamedTuple):
@@ -62,7 +62,7 @@ class Negation(NamedTuple):
 
     def evaluate(self, evaluation: Evaluation, focus: Focus) -> bool:
         """Return whether the term is false."""
-        return not truth_of(self.term.evaluate(evaluation, focus))
+        return not counts_as_true(self.term.evaluate(evaluation, focus))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class NodeCondition:
         return [focus.node for focus in focuses if evaluation.once(self, focus, self._holds)]
 
     def _holds(self, evaluation: Evaluation, focus: Focus) -> bool:
-        return truth_of(self.expression.evaluate(evaluation, focus))
+        return counts_as_true(self.expression.evaluate(evaluation, focus))
 
 
 class Subscript(NamedTuple):

@@ -14,7 +14,7 @@ from tamis.filters.translations import Translation
 from tamis.html_text import html_code, html_escaped, html_table
 from tamis.xml.correlation import without_keys
 from tamis.xml.documents import Document
-from tamis.xml.logic import truth_of
+from tamis.xml.logic import counts_as_true
 from tamis.xml.nodes import XMLNode
 from tamis.xml.paths import NodeIntersection, NodePath, NodeUnion, XMLExpression
 from tamis.xml.scanning import NAME
@@ -113,7 +113,7 @@ class XMLQuery:
     def matches(self, document: Document) -> bool:
         """Return whether the query is true, or finds something."""
         self._require_truth()
-        return truth_of(self.evaluate(document))
+        return counts_as_true(self.evaluate(document))
 
     def evaluate(self, document: Document) -> Any:
         """Return what the query gives: nodes, values, or a truth value; in XPath also a number."""

@@ -38,7 +38,7 @@ from tamis.xml.paths import (
     NodeUnion,
 )
 from tamis.xml.value_tests import Approximation, ValueTest, negated
-from tamis.xml.values import satisfies
+from tamis.xml.values import comparison_holds
 from tamis.xml.xpath_terms import XPathComparison, type_of
 from tamis.xml.xpath_values import XPathType
 from tamis.xml.xql_terms import (
@@ -367,7 +367,9 @@ def _constant(of: XQLComparison, at: NodePattern, *, truth: bool) -> Approximati
     left, right = of.left, of.right
     assert isinstance(left, LiteralOperand)  # noqa: S101 - the caller looked
     assert isinstance(right, LiteralOperand)  # noqa: S101
-    holds = satisfies(of.op, left.constant, right.constant, cast=False, caseless=of.is_caseless)
+    holds = comparison_holds(
+        of.op, left.constant, right.constant, cast=False, caseless=of.is_caseless
+    )
     return _some_node(at, exact=True) if holds is truth else Approximation(FALSE, exact=True)
 
 
@@ -376,4 +378,4 @@ def _holds_of_none(of: XQLComparison, other: XQLOperand) -> bool:
     if not isinstance(other, LiteralOperand) or of.user is not None:
         return True
     left, right = (other.constant, 0) if other is of.left else (0, other.constant)
-    return satisfies(of.op, left, right, cast=False, caseless=of.is_caseless)
+    return comparison_holds(of.op, left, right, cast=False, caseless=of.is_caseless)

@@ -73,7 +73,9 @@ def date_in(text: str) -> date | None:
     return None
 
 
-def satisfies(op: str, left: XQLValue, right: XQLValue, *, cast: bool, caseless: bool) -> bool:
+def comparison_holds(
+    op: str, left: XQLValue, right: XQLValue, *, cast: bool, caseless: bool
+) -> bool:
     """Return whether two values satisfy a comparison; if they cannot be compared, they do not.
 
     Args:

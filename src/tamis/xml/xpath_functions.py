@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from tamis.xml.logic import truth_of
+from tamis.xml.logic import counts_as_true
 from tamis.xml.nodes import XML_NAMESPACE, XMLNode
 from tamis.xml.paths import XMLExpression
 from tamis.xml.values import without_extra_space
@@ -89,7 +89,7 @@ def _converted(evaluation: Evaluation, value: Any, wanted: XPathType) -> XPathVa
     if wanted is _NUMBER:
         return number_of(evaluation, value)
     if wanted is _BOOLEAN:
-        return truth_of(value)
+        return counts_as_true(value)
     return value  # type: ignore[no-any-return]  # the parser has refused what are not nodes
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from tamis.xml.paths import NodePath, NodeUnion, XMLExpression
 from tamis.xml.work import Evaluation, Focus
 from tamis.xml.xpath_functions import CoreFunctionCall
-from tamis.xml.xpath_values import XPathType, compare, number_of
+from tamis.xml.xpath_values import XPathType, compare_in_xpath, number_of
 from tamis.xml.xql_terms import LiteralOperand
 
 
@@ -47,7 +47,7 @@ class XPathComparison(NamedTuple):
         evaluation.spend(1)
         left: Any = self.left.evaluate(evaluation, focus)
         right: Any = self.right.evaluate(evaluation, focus)
-        return compare(evaluation, self.op, left, right)
+        return compare_in_xpath(evaluation, self.op, left, right)
 
 
 def _quotient(dividend: float, divisor: float) -> float:

@@ -9,7 +9,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, cast
 
-from tamis.xml.logic import truth_of
+from tamis.xml.logic import counts_as_true
 from tamis.xml.nodes import XMLNode
 from tamis.xml.values import COMPARISONS
 from tamis.xml.work import Evaluation
@@ -79,13 +79,13 @@ def number_of(evaluation: Evaluation, value: XPathValue) -> float:
     return number_from(string_of(evaluation, value))
 
 
-def compare(evaluation: Evaluation, op: str, left: XPathValue, right: XPathValue) -> bool:
+def compare_in_xpath(evaluation: Evaluation, op: str, left: XPathValue, right: XPathValue) -> bool:
     """Return whether two values satisfy a comparison; of nodes, whether some do."""
     is_order = op not in {"=", "!="}
     if isinstance(left, bool) or isinstance(right, bool):
         left, right = _beside_boolean(left, is_order), _beside_boolean(right, is_order)
         if not is_order:
-            return COMPARISONS[op](truth_of(left), truth_of(right))
+            return COMPARISONS[op](counts_as_true(left), counts_as_true(right))
     lefts, rights = _members(evaluation, left), _members(evaluation, right)
     if is_order or isinstance(left, float) or isinstance(right, float):
         return _some_numbers(
@@ -98,7 +98,7 @@ def compare(evaluation: Evaluation, op: str, left: XPathValue, right: XPathValue
 
 def _beside_boolean(value: XPathValue, is_order: bool) -> XPathValue:
     """Return a value that is compared with a boolean: nodes are true if there are some."""
-    return truth_of(value) if is_node_set(value) or not is_order else value
+    return counts_as_true(value) if is_node_set(value) or not is_order else value
 
 
 def _members(evaluation: Evaluation, value: XPathValue) -> Sequence[str | float | bool]:

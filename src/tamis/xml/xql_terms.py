@@ -8,7 +8,7 @@ from typing import Final, NamedTuple, Protocol, cast
 from tamis.xml.axes import in_document_order
 from tamis.xml.nodes import XML_NAMESPACE, XMLKind, XMLNode
 from tamis.xml.paths import NodeExpression, NodePath, OrderedNodes
-from tamis.xml.values import XQLValue, satisfies, without_extra_space
+from tamis.xml.values import XQLValue, comparison_holds, without_extra_space
 from tamis.xml.work import Evaluation, Focus
 
 UserOperator = Callable[[XQLValue, XQLValue], bool]
@@ -198,7 +198,7 @@ class XQLComparison(NamedTuple):
         if self.user is not None:
             return bool(self.user(left, right))
         cast = self.left.is_cast and self.right.is_cast
-        return satisfies(self.op, left, right, cast=cast, caseless=self.is_caseless)
+        return comparison_holds(self.op, left, right, cast=cast, caseless=self.is_caseless)
 
 
 class NearestAncestor(NamedTuple):

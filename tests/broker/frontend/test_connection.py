@@ -26,7 +26,7 @@ from tamis.protocol import (
     Subscribed,
     Welcome,
     decode_reply,
-    encode,
+    encode_frame,
 )
 from tamis.protocol.frames import Reply, Request
 from waiting import eventually_async
@@ -59,7 +59,7 @@ class FakeTransport:
         return self._to_broker.empty()
 
     def send_request(self, frame: Request) -> None:
-        self._to_broker.put_nowait(encode(frame))
+        self._to_broker.put_nowait(encode_frame(frame))
 
     def disconnect(self) -> None:
         self._to_broker.put_nowait(None)

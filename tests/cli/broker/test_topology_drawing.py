@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tamis.cli.broker.topology import _print, _write
-from tamis.cli.broker.topology_drawing import BOX_WIDTH, CHARACTER_WIDTH, draw
+from tamis.cli.broker.topology_drawing import BOX_WIDTH, CHARACTER_WIDTH, draw_topology
 from tamis.errors import OptionError
 from tamis.protocol.views import BrokerView, PeerView, TopologyView
 
@@ -17,7 +17,7 @@ def _drawn(sent: int = 1, *, answered: bool = True) -> str:
     there = PeerView("b", "north", connected=answered, sent=sent, forwarded=1)
     asked = BrokerView("a", "south", subscriptions=1, links=[there])
     other = BrokerView("b", "north", links=[PeerView("a", "south", connected=True)])
-    return draw(TopologyView("a", [asked, other] if answered else [asked]))
+    return draw_topology(TopologyView("a", [asked, other] if answered else [asked]))
 
 
 def test_one_is_singular() -> None:

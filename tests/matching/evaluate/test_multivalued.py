@@ -13,7 +13,7 @@ from seeds import seeds
 from tamis import parse
 from tamis.matching import Engine
 from tamis.matching.compile import access, plans
-from tamis.matching.compile.plans import ChosenPlan, Selectivity, choose_plan
+from tamis.matching.compile.plans import ChosenPlan, Selectivity, choose_key_plan
 from tamis.matching.evaluate import multivalued
 from tamis.matching.store.segments import Segment
 
@@ -128,10 +128,10 @@ def file_under(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have subscriptions filed under keys of up to so many cells, whatever that costs."""
 
     def chosen(known: Selectivity, attributes: int, _: int | None) -> ChosenPlan:
-        return choose_plan(known, attributes, cells)
+        return choose_key_plan(known, attributes, cells)
 
     monkeypatch.setattr(plans, "ROW_NS", 1e6)
-    monkeypatch.setattr(access, "choose_plan", chosen)
+    monkeypatch.setattr(access, "choose_key_plan", chosen)
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3])

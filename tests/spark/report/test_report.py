@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from spark.contract import Sub, compiled
 from tamis.cli.app import app
 from tamis.spark import CompileReport, MatchRun, Output, Tally, match_files, write, write_report
-from tamis.spark.report.figures import gather
+from tamis.spark.report.figures import gather_figures
 from tamis.spark.report.markup import joined, shortened, tag
 
 EVIL = '<script>alert("1")</script>'
@@ -50,7 +50,7 @@ def test_every_output_gives_the_same_figures(
     tally = Tally()
     results = match_files(spark, library.version, events, output=output, tally=tally)
     write(results, str(tmp_path / "out"))
-    figures = gather(spark, tmp_path / "out", library.version, output)
+    figures = gather_figures(spark, tmp_path / "out", library.version, output)
     assert figures.rejected_events.total == tally.counts().rejected == 2
     assert figures.rejected_subscriptions.total == 1
     if output is not Output.PAIRS:

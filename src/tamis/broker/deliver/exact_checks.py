@@ -16,7 +16,7 @@ from tamis.broker.publish.event_cache import INVALID, StoredEvent
 from tamis.broker.publish.payloads import XML, Payload
 from tamis.errors import TamisError
 from tamis.filters import Filter
-from tamis.languages.exactness import QueryTest, is_approximated, satisfies
+from tamis.languages.exactness import QueryTest, is_approximated, satisfies_exactly
 
 RESIDUE: Final = "residue"
 """In place of an event that does not satisfy the filter, although the engine has found it."""
@@ -85,6 +85,6 @@ def is_satisfied(filter_: Filter, mode: str, payload: Payload) -> bool:
         if filter_.translation.residual is None:
             return True
     decoder = payload.decoder
-    return satisfies(
+    return satisfies_exactly(
         filter_, mode, decoder.exact_event(payload.text, payload.format), decoder.schema
     )

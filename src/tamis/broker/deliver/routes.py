@@ -13,7 +13,7 @@ import msgspec
 
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.queues import DiskQueue
-from tamis.broker.deliver.subscriptions import RIGHTS, ActiveSubscription, Extra, digest
+from tamis.broker.deliver.subscriptions import RIGHTS, ActiveSubscription, Extra, data_digest
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.errors import TamisError
@@ -86,7 +86,7 @@ class Route:
 
     def mark_by(self, rights: Rights) -> bytes:
         """Return a digest of everything that the compiled route depends on."""
-        return digest([RIGHTS, "route", self.digest, rights.digest])
+        return data_digest([RIGHTS, "route", self.digest, rights.digest])
 
 
 def link_row(

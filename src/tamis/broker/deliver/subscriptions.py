@@ -470,12 +470,12 @@ def owner_of(stored: StoredSubscription) -> Principal:
 
 def mark_of(stored: StoredSubscription, rights: Rights) -> bytes:
     """Return a digest of everything that a compiled subscription depends on."""
-    return digest(
+    return data_digest(
         [RIGHTS, stored.filter, stored.language, stored.mode, stored.expires_at, rights.digest]
     )
 
 
-def digest(of: object) -> bytes:
+def data_digest(of: object) -> bytes:
     """Return a digest of plain data."""
     return blake2b(msgspec.msgpack.encode(of), digest_size=16).digest()
 

@@ -17,7 +17,7 @@ from tamis.broker.broker import Broker
 from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.frontend.advertisement_frames import AdvertisementFrames
 from tamis.broker.frontend.query_frames import QueryFrames
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
 from tamis.broker.sessions import Session
@@ -412,7 +412,7 @@ class Connection:
         except RefusedError as error:
             await self._refuse(ref, error)
         except StorageError as error:
-            await self._refuse(ref, refusal(error))
+            await self._refuse(ref, storage_refusal(error))
 
     async def _refuse_wrong(self, data: bytes, error: Exception) -> None:
         """Refuse what is not a frame: alone if it has a number, else with the connection."""

@@ -18,7 +18,7 @@ from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.deferred import DeferredWriter, HeldEvent
-from tamis.broker.operations.health import Health, code_of, refusal
+from tamis.broker.operations.health import Health, code_of, storage_refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
@@ -571,7 +571,7 @@ def _make(change: SubscriptionChange) -> ChangeResult:
     try:
         return ChangeResult(change.done, change.make(), None)
     except StorageError as error:
-        return ChangeResult(change.done, None, refusal(error))
+        return ChangeResult(change.done, None, storage_refusal(error))
     except Exception as error:
         return ChangeResult(change.done, None, error)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from tamis.access import JOINED_LIMITS
 from tamis.broker.deliver.routes import Route
-from tamis.broker.deliver.subscriptions import ActiveSubscription, digest
+from tamis.broker.deliver.subscriptions import ActiveSubscription, data_digest
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import SnapshotError
 from tamis.events import Schema
@@ -126,4 +126,4 @@ class Snapshots:
     def _surroundings(self) -> str:
         schema = None if self._schema is None else schema_data(self._schema)
 
-        return digest([version("tamis"), schema, self._mode.value]).hex()
+        return data_digest([version("tamis"), schema, self._mode.value]).hex()

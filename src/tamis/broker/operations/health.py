@@ -17,7 +17,7 @@ OUTCOME_UNKNOWN: Final = (
 )
 
 
-def refusal(error: StorageError) -> RefusedError:
+def storage_refusal(error: StorageError) -> RefusedError:
     """Return the refusal that a client gets when something could not be stored.
 
     Files are named in the log only.

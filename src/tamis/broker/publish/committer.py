@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
 from tamis.access import Rights
-from tamis.broker.operations.health import Health, refusal
+from tamis.broker.operations.health import Health, storage_refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish import handed_events
 from tamis.broker.publish.event_cache import StoredEvent, stored_handed
@@ -319,7 +319,7 @@ class Committer:
             self._hope.cancel()
         self._hope = asyncio.get_running_loop().call_later(HOPE_SECONDS, self._note_success)
         for publication, duplicates, _ in publications:
-            self._refuse(publication, refusal(error), duplicates)
+            self._refuse(publication, storage_refusal(error), duplicates)
 
     def _note_success(self) -> None:
         if self._hope is not None:

@@ -12,7 +12,7 @@ import msgspec
 from tamis.broker.publish import handed_events
 from tamis.broker.publish.handed_events import HandedEvent, Recipient, read_handed
 from tamis.broker.publish.payloads import NAME_OF, NUMBER_OF, XML, Payload, PayloadDecoder
-from tamis.broker.publish.publishers import owner_of
+from tamis.broker.publish.publishers import publisher_owner
 from tamis.broker.publish.unmatchable_events import UnmatchableEvents
 from tamis.errors import TamisError
 from tamis.ports import Executor
@@ -36,7 +36,7 @@ class StoredEvent(msgspec.Struct, frozen=True, gc=False):
     publisher_sequence: int
     payload: Payload
     owner: str
-    """The publisher's principal, as `owner_of` has it."""
+    """The publisher's principal, as `publisher_owner` has it."""
     origin: EventOrigin | None = None
     """Where it was published; None: here."""
     recipient: Recipient | None = None
@@ -144,7 +144,7 @@ def _decode(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEv
         payload = decode(record.payload, NAME_OF[record.format])
     except TamisError:
         return None
-    return StoredEvent(*record[:4], payload, owner_of(record.publisher), record.origin)
+    return StoredEvent(*record[:4], payload, publisher_owner(record.publisher), record.origin)
 
 
 def _decode_handed(record: Record, decode: Callable[[bytes, str], Payload]) -> StoredEvent | None:

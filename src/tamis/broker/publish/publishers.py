@@ -33,7 +33,7 @@ DECAY: Final = 0.99
 MAX_PRINCIPALS: Final = 10_000
 
 
-def owner_of(name: str) -> str:
+def publisher_owner(name: str) -> str:
     """Return the principal, in quotes, whose publisher it is.
 
     >>> owner_of("ann"), owner_of("ann%2Fa/b/c")
@@ -53,7 +53,7 @@ class Numbering:
         self.tails: Final = tails
         """What is stored of each publisher."""
         self._max_names: Final = max_names
-        self._names: Final = Counter(map(owner_of, tails))
+        self._names: Final = Counter(map(publisher_owner, tails))
         self._active: Final = dict.fromkeys(name for name, tail in tails.items() if tail.recent)
         """Names whose latest events are known; the one that was idle longest is the first."""
         self.next: Final[dict[str, int]] = {}
@@ -85,7 +85,7 @@ class Numbering:
             raise out_of_order(number, expected)
 
     def _check_new_name(self, name: str, new_names: int) -> None:
-        owner = owner_of(name)
+        owner = publisher_owner(name)
         if self._names[owner] + new_names >= self._max_names:
             raise RefusedError(
                 Code.TOO_MANY,
@@ -122,7 +122,7 @@ class Numbering:
             self.tails[name] = PublisherTail(*self.tails[name][:3])
 
     def _note_new(self, name: str) -> None:
-        owner = owner_of(name)
+        owner = publisher_owner(name)
         self._names[owner] += 1
         refused = self._refused.get(owner, {})
         refused.pop(name, None)
@@ -147,15 +147,15 @@ class Numbering:
             name: tail.time
             for name, tail in self.tails.items()
             # Those of other brokers stay: they may send again what they have kept for longer.
-            if tail.time < before and name not in self.waiting and owner_of(name)
+            if tail.time < before and name not in self.waiting and publisher_owner(name)
         }
         for name in idle:
             del self.tails[name]
             self.next.pop(name, None)
             self._active.pop(name, None)
-            self._names[owner_of(name)] -= 1
-            if not self._names[owner_of(name)]:
-                del self._names[owner_of(name)]
+            self._names[publisher_owner(name)] -= 1
+            if not self._names[publisher_owner(name)]:
+                del self._names[publisher_owner(name)]
         return idle
 
     def _remember_refused(self, name: str) -> None:
@@ -163,7 +163,7 @@ class Numbering:
 
         Only names of the same principal are forgotten for it, so nobody can do that to others.
         """
-        refused = self._refused.setdefault(owner_of(name), {})
+        refused = self._refused.setdefault(publisher_owner(name), {})
         refused.pop(name, None)
         refused[name] = None
         if len(refused) > MAX_REFUSED_NAMES:
@@ -209,7 +209,7 @@ def out_of_order(number: int, expected: int) -> RefusedError:
 
 
 class FanOut:
-    """What waits of each principal to be stored or matched; keys are as `owner_of` has them."""
+    """What waits of each principal to be stored or matched; keys are `publisher_owner`s."""
 
     # Some 10 to 20 ms of work for the matcher.
     max_matches: ClassVar[int] = 5_000

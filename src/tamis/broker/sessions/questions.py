@@ -12,12 +12,12 @@ from tamis.analysis.explain import Explanation, explain_in_pieces
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.sessions.base import SessionBase
-from tamis.broker.subscribe.history import HistoryQuery, place_of
+from tamis.broker.subscribe.history import HistoryQuery, sequence_at
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import Event, EventLimits, decode_json
 from tamis.events.gathering import HoldsAttributes
 from tamis.filters import Filter, Mode
-from tamis.languages.exactness import QueryTest, satisfies
+from tamis.languages.exactness import QueryTest, satisfies_exactly
 from tamis.matching import Engine
 from tamis.protocol import Code
 from tamis.protocol.management import (
@@ -102,7 +102,7 @@ class Questions(SessionBase):
         """Return past events that match a filter, and where to continue; keep no state."""
         self._require_open()
         log, most = self._services.store.log, min(limit, MAX_PAGE_ITEMS)
-        first, end_ = (place_of(log, parse_position(one)) for one in (start, end))
+        first, end_ = (sequence_at(log, parse_position(one)) for one in (start, end))
 
         def search(rights: Rights) -> Slices[HistoryView]:
             manager = self._services.subscription_manager
@@ -142,7 +142,7 @@ class Questions(SessionBase):
             yield
             try:
                 sample = self._sample(event)
-                trials.append(Trial(satisfies(own, chosen, sample, self.rights.schema)))
+                trials.append(Trial(satisfies_exactly(own, chosen, sample, self.rights.schema)))
             except TamisError as error:
                 trials.append(Trial(None, str(error)))
         return trials

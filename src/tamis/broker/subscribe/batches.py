@@ -21,7 +21,7 @@ from tamis.broker.deliver.subscriptions import (
 )
 from tamis.broker.match.matcher import Updater
 from tamis.broker.operations.fair_executor import FairExecutor, Slices, too_many_at_once
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.broker.subscribe.making import (
@@ -255,7 +255,7 @@ class SubscriptionBatches:
         try:
             self._store.state.add_subscriptions(rows)
         except StorageError as error:
-            batch.refused |= dict.fromkeys(chosen, refusal(error))
+            batch.refused |= dict.fromkeys(chosen, storage_refusal(error))
             batch.made = {}
             return True
         for made, row in zip(chosen.values(), rows, strict=True):

@@ -145,7 +145,7 @@ def first_slice(records: Sequence[Record]) -> list[Record]:
     return [*records[: max(1, count)]]
 
 
-def place_of(log: EventLog, text: int | str) -> int:
+def sequence_at(log: EventLog, text: int | str) -> int:
     """Return the sequence that `latest`, `earliest`, a sequence or a time stands for."""
     if text == "latest":
         return log.next_sequence

@@ -25,7 +25,7 @@ from tamis.broker.deliver.subscriptions import (
 from tamis.broker.match.matcher import ChangeResult, Updater
 from tamis.broker.operations.access_control import NO_LONGER_VALID
 from tamis.broker.operations.executors import Executors
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
@@ -153,7 +153,7 @@ class SubscriptionMaker:
         try:
             numbers = self._store.state.add_subscriptions([row for _, row, _ in together])
         except StorageError as error:
-            return [ChangeResult(done, None, refusal(error)) for _, _, done in together]
+            return [ChangeResult(done, None, storage_refusal(error)) for _, _, done in together]
         return [
             self._in_force(asked, done, msgspec.structs.replace(row, number=number))
             for (asked, row, done), number in zip(together, numbers, strict=True)

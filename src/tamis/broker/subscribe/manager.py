@@ -19,7 +19,7 @@ from tamis.broker.deliver.subscriptions import (
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.fair_executor import FairExecutor
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
@@ -28,7 +28,7 @@ from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP, Curren
 from tamis.broker.subscribe.expiries import ExpiryCalendar
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.broker.subscribe.groups import require_same_group
-from tamis.broker.subscribe.history import LoneFilter, place_of, require_past
+from tamis.broker.subscribe.history import LoneFilter, require_past, sequence_at
 from tamis.broker.subscribe.making import (
     TASK,
     WAIT,
@@ -244,7 +244,7 @@ class SubscriptionManager:
         except RefusedError as error:
             return error
         except StorageError as error:
-            return refusal(error)
+            return storage_refusal(error)
 
     def parse_allowed(
         self, text: str, language: str, mode: str | None, rights: Rights
@@ -306,7 +306,7 @@ class SubscriptionManager:
                 "so it cannot start in the past",
             )
         require_past(log, start, self._clock())
-        return place_of(log, start)
+        return sequence_at(log, start)
 
     def _require_welcome(self, principal: Principal) -> None:
         """Refuse a change whose credential has ended, perhaps while it waited for its turn."""

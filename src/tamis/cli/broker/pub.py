@@ -156,7 +156,7 @@ def pub(
     with _input(events or STDIN, event) as stream:
         name = STDIN if event else events or STDIN
         with progress(name, err, visible=sys.stderr.isatty()) as advance:
-            run(_publish(target, options, lines_of(stream), counts, advance))
+            run(_publish(target, options, arriving_lines(stream), counts, advance))
     say(err, str(counts))
     return FINDING if counts.rejected else FINE
 
@@ -262,7 +262,7 @@ def _is_about_event(error: TamisError) -> bool:
     return isinstance(error, EventError | LimitError)
 
 
-async def lines_of(stream: BinaryIO) -> AsyncIterator[InputLine]:
+async def arriving_lines(stream: BinaryIO) -> AsyncIterator[InputLine]:
     """Yield the lines of a stream, without blocking the event loop while none arrives."""
     loop = asyncio.get_running_loop()
     waiting: deque[InputLine | OSError | None] = deque()

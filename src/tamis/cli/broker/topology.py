@@ -10,7 +10,7 @@ import msgspec
 from rich.tree import Tree
 
 from tamis.cli.broker.connection import BrokerTarget, with_broker
-from tamis.cli.broker.topology_drawing import draw, title_of
+from tamis.cli.broker.topology_drawing import draw_topology, title_of
 from tamis.cli.console import Format, printable, say, stderr, stdout, write_json
 from tamis.cli.exits import FINDING, FINE
 from tamis.cli.options import FormatOption, no_default
@@ -46,7 +46,7 @@ def topology(
     """Show all brokers that are linked, and what passes between them; for administrators."""
     found = target.call(lambda bus: bus.call(ReadTopology()))
     if svg is not None:
-        _write(svg, draw(found))
+        _write(svg, draw_topology(found))
         say(stderr(), f"{count(len(found.brokers), 'broker')} drawn to {svg}")
     elif format_ is Format.JSON:
         write_json(msgspec.json.decode(msgspec.json.encode(found)))

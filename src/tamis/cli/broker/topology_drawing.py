@@ -70,7 +70,7 @@ def title_of(broker: BrokerView) -> str:
     return broker.name or broker.id[:8]
 
 
-def draw(topology: TopologyView) -> str:
+def draw_topology(topology: TopologyView) -> str:
     """Return the overlay as an SVG document."""
     spots = _lay_out(topology)
     gap = _column_gap(spots)

@@ -108,7 +108,9 @@ def check(
     report = lint_filters(
         subscriptions, defaults.schema, events, many=many, pairs=pairs, steps=steps
     )
-    findings = [refusal(one) for one in found if isinstance(one, RejectedFilter)] + report.findings
+    findings = [
+        refused_line(one) for one in found if isinstance(one, RejectedFilter)
+    ] + report.findings
     findings.sort(key=lambda finding: finding.line)
     _write(subscriptions, findings, filters, format_)
     _report_omissions(report, pairs)
@@ -279,7 +281,7 @@ def _probable_mistakes(
             yield _line_finding(one.id, one.line, mistake.rule, mistake.message)
 
 
-def refusal(refused: RejectedFilter) -> LineFinding:
+def refused_line(refused: RejectedFilter) -> LineFinding:
     """Return the finding for a line without a usable filter."""
     return LineFinding(refused.id, refused.line, Level.ERROR, "refused", refused.message)
 

@@ -79,7 +79,7 @@ def read_filters(
     if argument is not None and path is not None:
         raise mistake("give a filter or --filters FILE, not both")
     if path is not None:
-        return list(read_file(path, defaults))
+        return list(filters_in_file(path, defaults))
     if argument is None:
         raise mistake("a filter is missing: write one, or name a file of them with --filters")
     return [read_argument(argument, defaults)]
@@ -101,7 +101,7 @@ def read_argument(text: str, defaults: FilterDefaults) -> NamedFilter:
     return NamedFilter("1", 1, filter_, defaults.mode, text, defaults.language)
 
 
-def read_file(path: Path, defaults: FilterDefaults) -> Iterator[NamedFilter | RejectedFilter]:
+def filters_in_file(path: Path, defaults: FilterDefaults) -> Iterator[NamedFilter | RejectedFilter]:
     """Yield every filter in a file, or the reason why a line has none."""
     lines_by_id: dict[str, int] = {}
     lines = list(_lines(path))

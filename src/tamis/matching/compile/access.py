@@ -32,7 +32,7 @@ from tamis.matching.compile.access_kernels import (
 )
 from tamis.matching.compile.plans import (
     Selectivity,
-    choose_plan,
+    choose_key_plan,
     packed_rows,
     shared_regions,
     usual_presence,
@@ -76,7 +76,7 @@ def find_access(programs: Programs, variables: Variables, plan: int | None = Non
         rarest.cost,
         blocks_of(rarest.keys, offsets),
     )
-    chosen = choose_plan(known, len(variables.blocks), plan)
+    chosen = choose_key_plan(known, len(variables.blocks), plan)
     is_single = chosen.cells == 1
     own = found[:used][np.repeat(is_single, accesses.sizes)]
     members, under = _expand(own, np.flatnonzero(is_single), accesses.sizes, keys)

@@ -72,7 +72,7 @@ class ChosenPlan(NamedTuple):
     """0 for subscriptions that are evaluated for every event."""
 
 
-def choose_plan(known: Selectivity, attributes: int, plan: int | None = None) -> ChosenPlan:
+def choose_key_plan(known: Selectivity, attributes: int, plan: int | None = None) -> ChosenPlan:
     """Return the plan that is expected to cost least, or the given one."""
     costs = _costs_by_cells(known)
     plans = PLANS if plan is None else (plan,)

@@ -91,7 +91,7 @@ class Combinations(NamedTuple):
     """The event that each is a combination of."""
 
 
-def combine(batch: EventBatch, names: Sequence[str], events: Places) -> Combinations:
+def combinations_of(batch: EventBatch, names: Sequence[str], events: Places) -> Combinations:
     """Return all combinations that some events have; an absent value stays absent."""
     columns = [_FlatColumn(batch.columns.get(name, NO_COLUMN), events) for name in names]
     sizes = np.ones(len(events), np.int64)

@@ -50,7 +50,7 @@ class Numbers(NamedTuple):
         )
 
 
-def compute(op: str, left: Numbers, right: Numbers) -> Numbers:
+def compute_columns(op: str, left: Numbers, right: Numbers) -> Numbers:
     """Return the results of one operation."""
     known = left.known & right.known
     whole = left.whole & right.whole & (op != "/")
@@ -63,7 +63,7 @@ def compute(op: str, left: Numbers, right: Numbers) -> Numbers:
     return result._replace(unsure=left.unsure | right.unsure | (known & whole & ~sure))
 
 
-def compare(op: str, left: Numbers, right: Numbers) -> Flags:
+def compare_columns(op: str, left: Numbers, right: Numbers) -> Flags:
     """Return where `left op right` holds; meaningless where one of them is unknown.
 
     An integer and a float compare by their floats, and if those are equal, by the difference of the

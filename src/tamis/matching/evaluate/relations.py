@@ -28,12 +28,12 @@ from tamis.matching.evaluate.combinations import (
     Places,
     ValuesByKind,
     by_kind,
-    combine,
+    combinations_of,
     compare_any,
     pieces,
 )
 from tamis.matching.evaluate.metering import Meter
-from tamis.matching.evaluate.number_columns import Flags, Numbers, compare, compute
+from tamis.matching.evaluate.number_columns import Flags, Numbers, compare_columns, compute_columns
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ class Operands:
         asked = names, int(events[0]), len(events), int(events[-1])
         # Relations on the same attributes come one after the other.
         if self._combined is None or self._combined[0] != asked:
-            batch, owner = combine(self.batch, names, events)
+            batch, owner = combinations_of(self.batch, names, events)
             self._combined = asked, Operands(batch, self._schema), owner
         return self._combined[1:]
 
@@ -375,7 +375,9 @@ def _decide_plain(op: str, left: str, right: str, operands: Operands) -> Decisio
 
 
 def _decide_numbers(op: str, left: Numbers, right: Numbers) -> Decision:
-    return Decision(left.known & right.known, compare(op, left, right), left.unsure | right.unsure)
+    return Decision(
+        left.known & right.known, compare_columns(op, left, right), left.unsure | right.unsure
+    )
 
 
 def _compares_numbers(relation: Relation) -> bool:
@@ -391,7 +393,7 @@ def _evaluate(expression: Expression, operands: Operands) -> Numbers:
         case Reference(name=name):
             return operands.numbers(name)
         case Arithmetic(op=op, left=left, right=right):
-            return compute(op, _evaluate(left, operands), _evaluate(right, operands))
+            return compute_columns(op, _evaluate(left, operands), _evaluate(right, operands))
         case Literal(constant=int() | float() as number):
             return Numbers.constant(number)
         case _:

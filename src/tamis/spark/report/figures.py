@@ -63,7 +63,7 @@ class Figures(NamedTuple):
     seconds: float
 
 
-def gather(spark: SparkSession, results: Path, version: Version, output: Output) -> Figures:
+def gather_figures(spark: SparkSession, results: Path, version: Version, output: Output) -> Figures:
     """Read results written by `write`, and count them by subscription and by event."""
     started = time.monotonic()
     table = spark.read.parquet(str(results))
@@ -104,7 +104,7 @@ def _counted(spark: SparkSession, folder: Path, output: Output, type_: str) -> p
 
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            yield from count_matches(tasks[number], output)
+            yield from count_by_subscription(tasks[number], output)
 
     parts = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(
         counted, f"subscription {type_}, matches bigint"
@@ -112,7 +112,7 @@ def _counted(spark: SparkSession, folder: Path, output: Output, type_: str) -> p
     return collect_table(parts.groupBy("subscription").agg(F.sum("matches").alias("matches")))
 
 
-def count_matches(splits: Iterable[Split], output: Output) -> Iterator[pa.RecordBatch]:
+def count_by_subscription(splits: Iterable[Split], output: Output) -> Iterator[pa.RecordBatch]:
     """Yield the subscriptions in splits of results, and the matches of each."""
     column = "subscription" if output is Output.PAIRS else "subscriptions"
     parts = [

@@ -19,7 +19,7 @@ from tamis.spark.library.library import Version
 from tamis.spark.matching.counts import Counts
 from tamis.spark.matching.outputs import Output
 from tamis.spark.report.charts import STYLE
-from tamis.spark.report.figures import Figures, gather
+from tamis.spark.report.figures import Figures, gather_figures
 from tamis.spark.report.markup import Markup, joined, tag
 from tamis.spark.report.sections import (
     charts_section,
@@ -52,7 +52,7 @@ class MatchRun(NamedTuple):
 
 def write_report(spark: SparkSession, run: MatchRun, path: str | PathLike[str]) -> Path:
     """Gather the figures of a run from its results, and write the report."""
-    figures = gather(spark, run.results, run.version, Output(run.output))
+    figures = gather_figures(spark, run.results, run.version, Output(run.output))
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(page_of(run, figures), encoding="utf-8")

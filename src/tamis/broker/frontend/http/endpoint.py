@@ -27,7 +27,7 @@ from tamis.broker.frontend.http.reading import (
     unsupported,
 )
 from tamis.broker.frontend.streams import make_known
-from tamis.broker.operations.health import refusal
+from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import (
     AccessError,
@@ -178,7 +178,7 @@ def _as_refusal(error: Exception, path: str) -> RefusedError:
         case RefusedError():
             return error
         case StorageError():
-            return refusal(error)
+            return storage_refusal(error)
         case _:
             LOG.error("internal error", path=path, exc_info=error)
             return RefusedError(Code.UNAVAILABLE, "an internal error; the broker's log has details")

@@ -117,7 +117,7 @@ class Operation(NamedTuple):
         return self.handler.__name__
 
 
-def describe(documented: object) -> tuple[str, str]:
+def describe_operation(documented: object) -> tuple[str, str]:
     """Return the summary and the description of an operation, from its docstring."""
     summary, _, description = (inspect.getdoc(documented) or "").partition("\n\n")
     return summary.rstrip("."), description
@@ -146,7 +146,7 @@ class Operations:
 
         def register(handler: H) -> H:
             types = typing.get_type_hints(handler, include_extras=True)
-            summary, description = describe(handler)
+            summary, description = describe_operation(handler)
             result = types["return"]
             creates = typing.get_origin(result) is Created
             if creates:

@@ -14,7 +14,7 @@ from tamis.bindings import Binding
 from tamis.diagrams.kernels import NONE
 from tamis.events import Event
 from tamis.events.batch import EventBatch
-from tamis.events.gathering import LIMITS, is_plain_name, is_unicode
+from tamis.events.gathering import LIMITS, is_certainly_valid_name, is_unicode
 from tamis.events.kinds import Type, Value
 from tamis.matching.compile.compiled import Compiled
 from tamis.matching.evaluate.cells import CellFinder, Ranker
@@ -124,7 +124,7 @@ class SingleEvaluator:
             one = asked.get(name)
             if one is not None:
                 hold(one, value, blocks, values, passing, meter=None)
-            elif not is_plain_name(name):
+            elif not is_certainly_valid_name(name):
                 return None
         if self.any_texts is not None:
             texts = ((name, value) for name, value in event.items() if type(value) is str)

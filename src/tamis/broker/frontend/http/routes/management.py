@@ -8,7 +8,7 @@ from tamis.broker.frontend.http.operations import (
     Operation,
     OperationCall,
     OperationHandler,
-    describe,
+    describe_operation,
 )
 from tamis.protocol.management import OPERATIONS, ManagementOperation
 
@@ -24,7 +24,7 @@ def _handler(operation: ManagementOperation) -> OperationHandler:
 
 
 def _route(operation: ManagementOperation) -> Operation:
-    summary, description = describe(operation.call)
+    summary, description = describe_operation(operation.call)
     return Operation(
         method=operation.method,
         path=operation.path,
