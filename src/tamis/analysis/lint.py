@@ -51,7 +51,7 @@ MAX_PAIRS: Final = 5_000
 MAX_REFUTATIONS: Final = 500_000
 # Larger diagrams are not hashed.
 MAX_HASHED_NODES: Final = 2_000
-EVENTS_PER_BATCH: Final = 256
+EXAMPLES_PER_MATCH: Final = 256
 # Fewer filters are compared sooner than they are put into an index.
 INDEXED_FROM: Final = 100
 # Ids that a sentence lists.
@@ -474,8 +474,8 @@ class Linter:
         if self._match is None:
             yield from ((one, pins.may_cover(one.id, one.mode)) for one in subjects)
             return
-        for first in range(0, len(subjects), EVENTS_PER_BATCH):
-            some = subjects[first : first + EVENTS_PER_BATCH]
+        for first in range(0, len(subjects), EXAMPLES_PER_MATCH):
+            some = subjects[first : first + EXAMPLES_PER_MATCH]
             matches = self._match([self._profiles[one.id].example or Event({}) for one in some])
             for number, one in enumerate(some):
                 # An engine may refuse an example that its own schema does not admit.

@@ -32,7 +32,7 @@ from tamis.filters.atoms import (
 )
 from tamis.filters.printing import ANY, show_name
 
-NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "missing"})
+WORDS_FOR_NOTHING: Final = frozenset({"null", "none", "nil", "undefined", "missing"})
 NOT_A_NUMBER: Final = frozenset({"nan", "inf", "infinity"})
 
 _QUOTED: Final = re.compile(r"""\"(?:[^"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`""", re.DOTALL)
@@ -154,7 +154,7 @@ class MistakeFinder:
             yield from self._two_attributes(left, relation.op, right, shown, wording)
 
     def _is_nothing(self, name: str) -> bool:
-        return name not in self._known and name.lower() in NOTHING | NOT_A_NUMBER
+        return name not in self._known and name.lower() in WORDS_FOR_NOTHING | NOT_A_NUMBER
 
     def _two_attributes(
         self, left: str, op: str, right: str, shown: str, wording: _Wording

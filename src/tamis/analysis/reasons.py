@@ -19,7 +19,7 @@ Truth = bool | None
 
 Goal = int
 IS_FALSE, IS_UNKNOWN, IS_TRUE = 1, 2, 4
-ANYTHING: Final[Goal] = IS_FALSE | IS_UNKNOWN | IS_TRUE
+ANY_TRUTH: Final[Goal] = IS_FALSE | IS_UNKNOWN | IS_TRUE
 NOT_TRUE: Final[Goal] = IS_FALSE | IS_UNKNOWN
 NOT_FALSE: Final[Goal] = IS_TRUE | IS_UNKNOWN
 
@@ -27,7 +27,7 @@ AtomSet = int
 """Some of a filter's atoms, as a bit mask."""
 
 # Past this many steps, superfluous atoms may stay among the reasons.
-MAX_STEPS: Final = 400_000
+MAX_REASON_STEPS: Final = 400_000
 # The number of repeated atoms to try with all their truths.
 MAX_REPEATED_ATOMS: Final = 4
 
@@ -79,7 +79,7 @@ def possible_truths(filter_: Filter, known: Mapping[Filter, Goal]) -> Goal:
                 result = table[result, possible_truths(term, known)]
             return result
         case _:
-            return known.get(filter_, ANYTHING)
+            return known.get(filter_, ANY_TRUTH)
 
 
 class _Walk:
@@ -159,7 +159,7 @@ def _without_superfluous(
     counts = Counter(filter_.atoms())
     repeated = [atom for atom, count in counts.items() if count > 1][:MAX_REPEATED_ATOMS]
     steps = max(1, counts.total()) * 3 ** len(repeated)
-    for atom in reversed(reasons[: MAX_STEPS // steps]):
+    for atom in reversed(reasons[: MAX_REASON_STEPS // steps]):
         kept = known.pop(atom)
         if _possible_in_every_case(filter_, known, repeated) & ~goal:
             known[atom] = kept
@@ -172,7 +172,7 @@ def _possible_in_every_case(
     """Return all truths that a filter may have, if a repeated atom has one truth."""
     free = [atom for atom in repeated if atom not in known]
     possible = 0
-    for case in product(_members(ANYTHING), repeat=len(free)):
+    for case in product(_members(ANY_TRUTH), repeat=len(free)):
         possible |= possible_truths(filter_, {**known, **dict(zip(free, case, strict=True))})
     return possible
 
@@ -198,7 +198,7 @@ def _negated(goal: Goal) -> Goal:
     return goal & IS_UNKNOWN | (goal & IS_FALSE) << 2 | (goal & IS_TRUE) >> 2
 
 
-_GOALS: Final = range(ANYTHING + 1)
+_GOALS: Final = range(ANY_TRUTH + 1)
 _NEGATED: Final = {goal: _negated(goal) for goal in _GOALS}
 # False, unknown, true are in ascending order, so `and` is the least and `or` the greatest.
 _JOINED: Final[dict[type[Connective], dict[tuple[Goal, Goal], Goal]]] = {

@@ -40,7 +40,7 @@ from tamis.filters.modes import as_mode
 CAN_BE_TRUE: Final = 1
 CAN_BE_FALSE: Final = 2
 CAN_BE_UNKNOWN: Final = 4
-ANYTHING: Final = CAN_BE_TRUE | CAN_BE_FALSE | CAN_BE_UNKNOWN
+CAN_BE_ANYTHING: Final = CAN_BE_TRUE | CAN_BE_FALSE | CAN_BE_UNKNOWN
 
 # Cubes in which an event is sought that refutes a covering, and events to remember.
 MAX_REFUTED_CUBES: Final = 16
@@ -334,7 +334,7 @@ class FilterRelations:
         if unknown is None:
             if (atom, True) in cube.literals:
                 return CAN_BE_TRUE
-            return CAN_BE_FALSE if (atom, False) in cube.literals else ANYTHING
+            return CAN_BE_FALSE if (atom, False) in cube.literals else CAN_BE_ANYTHING
         name = next(iter(atom.attributes()))
         held = cube.positions.get(name)
         outcomes = 0

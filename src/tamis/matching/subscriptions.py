@@ -16,7 +16,7 @@ from tamis.filters.translations import Translatable
 from tamis.matching.compile.texts import LANGUAGE, MAX_TEXT_CHARACTERS
 
 # Together they take some megabytes.
-ROWS_PER_BATCH: Final = 8_192
+SUBSCRIPTIONS_PER_COMPILATION: Final = 8_192
 
 GivenRow = TypeVar("GivenRow")
 
@@ -130,10 +130,10 @@ def row_batches(rows: Iterable[GivenRow]) -> Iterator[list[GivenRow]]:
     while failure is None:
         batch = []
         try:
-            batch.extend(islice(left, ROWS_PER_BATCH))
+            batch.extend(islice(left, SUBSCRIPTIONS_PER_COMPILATION))
         except BaseException as error:
             failure = error
         yield batch
-        if failure is None and len(batch) < ROWS_PER_BATCH:
+        if failure is None and len(batch) < SUBSCRIPTIONS_PER_COMPILATION:
             return
     raise failure

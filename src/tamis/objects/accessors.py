@@ -20,7 +20,7 @@ from tamis.errors import FilterTypeError, LimitError
 from tamis.events.reflection import SINGLE
 from tamis.events.values import Bits
 
-MAX_STEPS: Final = 32
+MAX_ACCESSOR_STEPS: Final = 32
 """AccessorSteps of one accessor, and collections inside each other."""
 MAX_VALUES: Final = 65_536
 """Values that one accessor may find in an object; more are left out, and counted as a failure."""
@@ -110,7 +110,7 @@ def steps_of(name: str) -> AccessorSteps | None:
     at = 0
     while at < len(name):
         found = _STEP.match(name, at)
-        if found is None or len(steps) == MAX_STEPS:
+        if found is None or len(steps) == MAX_ACCESSOR_STEPS:
             return None
         at = found.end()
         if found["index"] is not None:
@@ -152,8 +152,10 @@ class Accessor:
 
     def then(self, step: Step, *, exact: bool = True) -> Accessor:
         """Return the accessor with one more step."""
-        if len(self.steps) >= MAX_STEPS:
-            raise LimitError("steps of an accessor", actual=len(self.steps) + 1, limit=MAX_STEPS)
+        if len(self.steps) >= MAX_ACCESSOR_STEPS:
+            raise LimitError(
+                "steps of an accessor", actual=len(self.steps) + 1, limit=MAX_ACCESSOR_STEPS
+            )
         return Accessor(self.root, (*self.steps, step), exact)
 
     def __str__(self) -> str:
@@ -271,7 +273,7 @@ class ByName:
             if value is None:
                 return None
             if goes_into_elements(value, step):
-                if depth == MAX_STEPS:
+                if depth == MAX_ACCESSOR_STEPS:
                     return None
                 rest = steps[place:]
                 elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]

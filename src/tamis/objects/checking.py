@@ -31,13 +31,13 @@ _KINDS_OF_CLASSES: Final[Mapping[Kind, tuple[type, ...]]] = {
     Kind.BYTES: (bytes, bytearray, memoryview),
     Kind.BITS: (Bits,),
 }
-ANYTHING: Final = frozenset(Kind)
+ANY_KIND: Final = frozenset(Kind)
 
 
 def kinds_of(promise: Promise, *, elements: bool = True) -> frozenset[Kind]:
     """Return the kinds that values may have which keep a promise."""
     if not promise.is_known:
-        return ANYTHING
+        return ANY_KIND
     return frozenset[Kind]().union(*(_kinds_of(one, elements=elements) for one in promise.classes))
 
 
@@ -53,7 +53,7 @@ def _kinds_of(promised: PromisedClass, *, elements: bool) -> frozenset[Kind]:
         return kinds_of(element_of(promised)) if elements else frozenset()
     # A class may be a base of values, such as Hashable; a number of NumPy is one by itself.
     if cls.__module__.partition(".")[0] == "numpy" or inspect.isabstract(cls):
-        return ANYTHING
+        return ANY_KIND
     return frozenset()
 
 

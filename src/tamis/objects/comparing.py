@@ -16,7 +16,7 @@ from tamis.filters.atoms import COMPARISONS
 from tamis.filters.build import constant
 from tamis.filters.like import compile_like
 from tamis.filters.patterns import compile_pattern
-from tamis.objects.accessors import MAX_STEPS, MAX_VALUES, is_several
+from tamis.objects.accessors import MAX_ACCESSOR_STEPS, MAX_VALUES, is_several
 
 Comparand = Value | Decimal
 """What a condition compares with, and what it is compared to."""
@@ -78,7 +78,7 @@ def scalars_of(found: Any) -> Iterator[object]:
     while stack:
         for each in stack[-1]:
             if is_several(each):
-                if len(stack) < MAX_STEPS:
+                if len(stack) < MAX_ACCESSOR_STEPS:
                     stack.append(iter(each))
                     break
                 continue

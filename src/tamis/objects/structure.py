@@ -18,7 +18,7 @@ from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters.limits import FilterLimits
 from tamis.objects.accessors import (
-    MAX_STEPS,
+    MAX_ACCESSOR_STEPS,
     CallStep,
     FieldStep,
     IndexStep,
@@ -229,8 +229,12 @@ class _StructureReading:
     # --- accessors ---------------------------------------------------------------------------
 
     def _found(self, root: object, steps: object) -> StandIn:
-        if not isinstance(root, str) or not isinstance(steps, list) or len(steps) > MAX_STEPS:
-            raise FilterTypeError(f"an accessor is a class and at most {MAX_STEPS} steps")
+        if (
+            not isinstance(root, str)
+            or not isinstance(steps, list)
+            or len(steps) > MAX_ACCESSOR_STEPS
+        ):
+            raise FilterTypeError(f"an accessor is a class and at most {MAX_ACCESSOR_STEPS} steps")
         found = self._root(root)
         for step in steps:
             found = self._taken(found, step)

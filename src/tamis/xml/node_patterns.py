@@ -13,7 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
-MAX_STEPS: Final = 64
+MAX_PATTERN_STEPS: Final = 64
 """Steps of one pattern; a document is not deeper unless the operator allows it."""
 MAX_NAME: Final = 512
 """Characters of the name of a pattern."""
@@ -81,7 +81,11 @@ class NodePattern(NamedTuple):
         if step.namespace and not {"{", "}"}.isdisjoint(step.namespace):
             return None
         longer = self._replace(steps=(*self.steps, step))
-        return longer if len(longer.steps) <= MAX_STEPS and len(str(longer)) <= MAX_NAME else None
+        return (
+            longer
+            if len(longer.steps) <= MAX_PATTERN_STEPS and len(str(longer)) <= MAX_NAME
+            else None
+        )
 
     def parent(self) -> Self | None:
         """Return the pattern of the parents; None if it is not known."""
@@ -176,4 +180,4 @@ def _steps(text: str) -> tuple[PatternStep, ...] | None:
             PatternStep(None if is_any else step[4], namespace, bool(step[2]), step[1] == "//")
         )
         place = step.end()
-    return tuple(found) if len(found) <= MAX_STEPS else None
+    return tuple(found) if len(found) <= MAX_PATTERN_STEPS else None

@@ -13,8 +13,8 @@ from tamis.broker.operations.pacing import (
     LOOK_SECONDS,
     MAX_WAIT_SECONDS,
     PACED_SECONDS,
+    PACED_SHARE,
     REFUSED_SECONDS,
-    SHARE,
     STRANGER_SECONDS,
     PrincipalPacing,
 )
@@ -66,7 +66,7 @@ async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active
     for _ in range(20):
         await asyncio.sleep(0.02)  # now and then
         waits.append(await ask(pacing, "bob"))
-    most = (BURST_SECONDS + (seconds + 0.5) * SHARE) / REQUEST_SECONDS + len(floods)
+    most = (BURST_SECONDS + (seconds + 0.5) * PACED_SHARE) / REQUEST_SECONDS + len(floods)
     assert sum(await asyncio.gather(*floods)) <= most
     assert max(waits) < 0.1
 
@@ -112,7 +112,7 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * SHARE / 5e-9))
+    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * PACED_SHARE / 5e-9))
     with pytest.raises(RefusedError, match="more than its share while others are served") as found:
         await ask(pacing, "ann")
     assert found.value.retry_after == MAX_WAIT_SECONDS
@@ -188,7 +188,7 @@ async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
     pacing.note("bob")
     assert pacing.pause_unless_alone("ann", 1.0) == 1
     await make_late(pacing)
-    assert pacing.pause_unless_alone("ann", 1.0) == pytest.approx(1 / SHARE - 1)
+    assert pacing.pause_unless_alone("ann", 1.0) == pytest.approx(1 / PACED_SHARE - 1)
 
 
 @pytest.mark.timing
@@ -206,7 +206,7 @@ async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
 async def test_a_wait_ends_with_the_pacing() -> None:
     pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(5 * SHARE / 5e-9))
+    await ask(pacing, "ann", size=round(5 * PACED_SHARE / 5e-9))
     waiting = asyncio.create_task(ask(pacing, "ann"))
     await asyncio.sleep(0.1)  # so that it waits
     assert not waiting.done()
@@ -233,7 +233,7 @@ async def test_strangers_are_refused_slowly_while_the_loop_is_late() -> None:
     for _ in range(20):
         await asyncio.sleep(0.02)  # now and then
         waits.append(await ask(pacing, "bob"))
-    most = (BURST_SECONDS + (seconds + 0.5) * SHARE) / STRANGER_SECONDS + len(floods)
+    most = (BURST_SECONDS + (seconds + 0.5) * PACED_SHARE) / STRANGER_SECONDS + len(floods)
     assert sum(await asyncio.gather(*floods)) <= most
     assert max(waits) < 0.1
 

@@ -178,7 +178,7 @@ def test_many_subscriptions_are_accepted_and_refused_as_one_by_one(
     alone_added = alone.add_many(given_rows(Random(3)))
     with (
         patch.object(engine_module, "MIN_TEXTS", 1),
-        patch.object(subscriptions, "ROWS_PER_BATCH", rows_per_batch),
+        patch.object(subscriptions, "SUBSCRIPTIONS_PER_COMPILATION", rows_per_batch),
     ):
         added = together.add_many(given_rows(Random(3)))
     assert added == alone_added
@@ -208,7 +208,7 @@ def test_rows_of_nothing_but_texts_are_added_as_one_by_one(
     alone_added = alone.add_many(rows)
     with (
         patch.object(engine_module, "MIN_TEXTS", 1),
-        patch.object(subscriptions, "ROWS_PER_BATCH", 30),
+        patch.object(subscriptions, "SUBSCRIPTIONS_PER_COMPILATION", 30),
     ):
         added = together.add_many(rows)
     assert added == alone_added

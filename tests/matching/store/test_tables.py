@@ -17,7 +17,7 @@ import pytest
 from tamis.errors import EventError, FilterError
 from tamis.events import Schema
 from tamis.matching import Added, Engine, Rejected
-from tamis.matching.store.tables import ROWS_PER_BATCH, rows_of
+from tamis.matching.store.tables import SUBSCRIPTIONS_PER_READ, rows_of
 
 Source = Callable[[pa.Table], Any]
 
@@ -135,9 +135,9 @@ def test_the_end_of_a_subscription_is_in_seconds(moments: pa.Array, seconds: flo
 
 
 def test_a_file_is_read_a_piece_at_a_time(tmp_path: Path) -> None:
-    length = 3 * ROWS_PER_BATCH + 5
+    length = 3 * SUBSCRIPTIONS_PER_READ + 5
     table = pa.table({"id": range(length), "filter": [f"a = {n}" for n in range(length)]})
-    path = in_file(tmp_path, table, row_group_size=ROWS_PER_BATCH)
+    path = in_file(tmp_path, table, row_group_size=SUBSCRIPTIONS_PER_READ)
     rows = rows_of(path)
     assert next(rows) == {"id": 0, "filter": "a = 0"}
     assert [row["id"] for row in rows] == list(range(1, length))
@@ -153,18 +153,23 @@ def test_what_is_not_a_parquet_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_damaged_file_is_reported_with_its_last_good_row(tmp_path: Path) -> None:
-    table = pa.table({"id": range(2 * ROWS_PER_BATCH), "filter": ["a = 1"] * (2 * ROWS_PER_BATCH)})
-    path = in_file(tmp_path, table, row_group_size=ROWS_PER_BATCH, compression="zstd")
+    table = pa.table(
+        {
+            "id": range(2 * SUBSCRIPTIONS_PER_READ),
+            "filter": ["a = 1"] * (2 * SUBSCRIPTIONS_PER_READ),
+        }
+    )
+    path = in_file(tmp_path, table, row_group_size=SUBSCRIPTIONS_PER_READ, compression="zstd")
     start = pq.ParquetFile(path).metadata.row_group(1).column(0).dictionary_page_offset
     content = bytearray(path.read_bytes())
     content[start : start + 60] = b"\xff" * 60
     path.write_bytes(content)
     engine = Engine()
     with pytest.raises(
-        FilterError, match=f"cannot be read beyond row {ROWS_PER_BATCH}; the rows up to"
+        FilterError, match=f"cannot be read beyond row {SUBSCRIPTIONS_PER_READ}; the rows up to"
     ):
         engine.add_many(path)
-    assert len(engine) == ROWS_PER_BATCH
+    assert len(engine) == SUBSCRIPTIONS_PER_READ
 
 
 def test_a_text_that_is_not_utf8_is_a_rejected_row() -> None:

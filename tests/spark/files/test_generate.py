@@ -42,7 +42,7 @@ def in_order(rows: DataFrame) -> pa.Table:
 def test_rows_do_not_depend_on_the_number_of_tasks(
     spark: SparkSession, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(generate_module, "ROWS_PER_BATCH", 97)
+    monkeypatch.setattr(generate_module, "GENERATED_ROWS_PER_BATCH", 97)
     subscriptions = subscription_rows(spark, MARKET, 500, seed=7, tasks=tasks)
     assert in_order(subscriptions).to_pylist() == MARKET.subscriptions(0, 500, 7).to_pylist()
     events = event_rows(spark, "market", 1_000, seed=7, density=0.4, tasks=tasks)

@@ -26,7 +26,7 @@ LATE_SECONDS: Final = 0.002
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
 ACTIVE_SECONDS: Final = 2.0
-SHARE: Final = 0.06
+PACED_SHARE: Final = 0.06
 """The part of the event loop's time that a principal gets while it is paced.
 
 It is so small that events of others rarely meet a piece of its work.
@@ -95,7 +95,7 @@ class PrincipalPacing:
 
     def pause_after(self, principal: str, seconds: float) -> float:
         """Return how long a principal's thread pauses after a piece of work."""
-        return seconds * (1 / SHARE - 1) if self.is_paced(principal) else seconds
+        return seconds * (1 / PACED_SHARE - 1) if self.is_paced(principal) else seconds
 
     def pause_unless_alone(self, principal: str, seconds: float) -> float:
         """Return how long it pauses after work that others hardly notice: not at all if alone."""
@@ -154,7 +154,7 @@ class PrincipalPacing:
 
     def _due(self, principal: str) -> float:
         """Return when a principal has paid for its work, or could have for some time."""
-        return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / SHARE)
+        return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / PACED_SHARE)
 
     def charge(self, principal: str, seconds: float) -> None:
         """Note some work of a principal; only what is done while it is paced must be paid for."""
@@ -165,7 +165,7 @@ class PrincipalPacing:
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
         latest = now + MAX_DEBT_SECONDS
-        self._free_at[principal] = min(self._due(principal) + seconds / SHARE, latest)
+        self._free_at[principal] = min(self._due(principal) + seconds / PACED_SHARE, latest)
 
     def _now(self) -> float:
         now = self._asked_at = self.clock()

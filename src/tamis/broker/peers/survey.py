@@ -17,7 +17,7 @@ from tamis.protocol.views import BrokerView
 
 FIRST_SECONDS: Final = 3.0
 # Of the time that a broker has for its answer, those behind it get this share.
-SHARE: Final = 0.8
+SHARE_OF_OTHERS: Final = 0.8
 LEAST_SECONDS: Final = 0.05
 MAX_SURVEYS: Final = 100
 
@@ -51,7 +51,9 @@ class TopologySurvey:
     ) -> SurveyResult:
         """Return all brokers on this side of a link, or of the whole overlay."""
         asked = [one for one in self._links() if one is not without and one.connection is not None]
-        replies = await asyncio.gather(*(self._ask(one, seconds * SHARE) for one in asked))
+        replies = await asyncio.gather(
+            *(self._ask(one, seconds * SHARE_OF_OTHERS) for one in asked)
+        )
         brokers, missing = [await self._view()], list[str]()
         for link, reply in zip(asked, replies, strict=True):
             if reply is None:

@@ -36,7 +36,7 @@ XML: Final = "xml"
 NUMBER_OF: Final = {JSON: 1, CLOUDEVENTS: 2, XML: 4}
 NAME_OF: Final = {number: name for name, number in NUMBER_OF.items()}
 
-EVENTS_PER_BATCH: Final = 512
+DOCUMENTS_PER_BATCH: Final = 512
 """Of events among which there are documents."""
 
 _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
@@ -233,8 +233,8 @@ class MixedEvents:
         names = projection.wanted
         if names is None:
             names = frozenset({ANY, *(projection.named or ())})
-        for first in range(0, len(self._payloads), EVENTS_PER_BATCH):
-            some = self._payloads[first : first + EVENTS_PER_BATCH]
+        for first in range(0, len(self._payloads), DOCUMENTS_PER_BATCH):
+            some = self._payloads[first : first + DOCUMENTS_PER_BATCH]
             events = [_with_attributes(payload.event, names) for payload in some]
             columns = gather_checked(events, range(len(events)), projection.wanted)
             yield EventBatch(len(events), columns)

@@ -26,7 +26,7 @@ SLOW_SET_SECONDS: Final = 0.02
 CHEAP_SECONDS: Final = 0.001
 MIN_KNOWN_SIZE: Final = 4_096
 # What a call itself may take, beside the text.
-CALL_SECONDS: Final = 20e-6
+TEXT_CALL_SECONDS: Final = 20e-6
 # How often the time of a test in another thread is looked at.
 LOOK_SECONDS: Final = 0.005
 # Automata take a few nanoseconds for a character; a test this slow goes without one.
@@ -198,7 +198,7 @@ class Meter:
         if limit <= 0.0:
             self.left_out.append(row)
             return False
-        worst = CALL_SECONDS + per_character * len(text)
+        worst = TEXT_CALL_SECONDS + per_character * len(text)
         passed: bool | None
         if worst > MAX_INLINE_SECONDS and pattern:
             passed, seconds = self._budget.thread.run(accepts, text, limit)

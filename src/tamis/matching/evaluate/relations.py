@@ -42,7 +42,7 @@ TOO_MANY: Final = MAX_COMBINATIONS + 1
 # What the reference semantics takes at most for an attribute or a constant; what takes longer is
 # something else, such as collecting garbage.
 SECONDS_PER_OPERATION: Final = 10e-6
-CALL_SECONDS: Final = 0.001
+COMPARISON_CALL_SECONDS: Final = 0.001
 # Of fewer combinations, each is computed by itself.
 MIN_COMBINED: Final = 24
 # So many are computed at a time, for the memory, and so that somebody who cannot pay for them
@@ -251,7 +251,7 @@ class MeteredRelation(NamedTuple):
 
     def run(self, work: Callable[[], T], operations: int, size: int) -> T | None:
         """Return what a test of this many combinations finds; None if nobody can pay for it."""
-        worst = CALL_SECONDS + SECONDS_PER_OPERATION * operations
+        worst = COMPARISON_CALL_SECONDS + SECONDS_PER_OPERATION * operations
         return self.meter.compute(self.row, work, size, worst)
 
 

@@ -16,7 +16,7 @@ from tamis.events.arrow_values import texts_of, type_of_arrow
 from tamis.events.schema import did_you_mean
 
 # Rows that are Python objects at a time: enough to amortize reading a batch.
-ROWS_PER_BATCH: Final = 8_192
+SUBSCRIPTIONS_PER_READ: Final = 8_192
 
 _UNITS: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
@@ -34,7 +34,7 @@ def rows_of(source: pa.RecordBatch | pa.Table | str | PathLike[str]) -> Iterator
     table = pa.table(source)
     _check(table.schema, "the table of subscriptions")
     chosen = table.select(_known(table.column_names))
-    return _mappings(chosen.to_batches(max_chunksize=ROWS_PER_BATCH))
+    return _mappings(chosen.to_batches(max_chunksize=SUBSCRIPTIONS_PER_READ))
 
 
 def _rows_of_file(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -44,7 +44,7 @@ def _rows_of_file(path: str | PathLike[str]) -> Iterator[dict[str, Any]]:
         raise FilterError(f"{path} is not a Parquet file that can be read: {error}") from None
     _check(file.schema_arrow, str(path))
     columns = _known(file.schema_arrow.names)
-    return _read(file.iter_batches(ROWS_PER_BATCH, columns=columns), path)
+    return _read(file.iter_batches(SUBSCRIPTIONS_PER_READ, columns=columns), path)
 
 
 def _read(pieces: Iterable[pa.RecordBatch], path: str | PathLike[str]) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ FORMATS: Final = {"parquet": "parquet", "jsonl": "json"}
 SUBSCRIPTIONS_PER_TASK: Final = 50_000
 EVENTS_PER_TASK: Final = 500_000
 # As large as Spark's own batches; with a thousand attributes, larger ones need too much memory.
-ROWS_PER_BATCH: Final = 10_000
+GENERATED_ROWS_PER_BATCH: Final = 10_000
 
 DrawBatch = Callable[[Workload, int, int], pa.RecordBatch]
 
@@ -121,10 +121,10 @@ def _drawn(
     def drawn(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         read = _read_once(text, source)
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            first = number * ROWS_PER_BATCH
-            yield draw(read, first, min(first + ROWS_PER_BATCH, count))
+            first = number * GENERATED_ROWS_PER_BATCH
+            yield draw(read, first, min(first + GENERATED_ROWS_PER_BATCH, count))
 
-    numbers = spark.range(0, -(-count // ROWS_PER_BATCH), 1, max(1, tasks))
+    numbers = spark.range(0, -(-count // GENERATED_ROWS_PER_BATCH), 1, max(1, tasks))
     return numbers.mapInArrow(drawn, from_arrow_schema(draw(workload, 0, 0).schema))
 
 

@@ -16,7 +16,7 @@ from tamis.events.json_source import LineBlock, lines_of
 from tamis.spark.files.splits import Split
 
 # Larger than Spark's batches: nothing is handed over here, and kernels prefer long columns.
-ROWS_PER_BATCH: Final = 32_768
+ROWS_PER_FILE_READ: Final = 32_768
 BYTES_PER_BLOCK: Final = 2 * 1024 * 1024
 # As long as the limit, and the end of the line.
 LONGEST_LINE_BYTES: Final = EventLimits().size + len(b"\r\n")
@@ -46,7 +46,7 @@ def read_parquet(splits: Iterable[Split], columns: ParquetColumns) -> Iterator[p
         groups = list(range(split.first, split.last))
         position = split.position
         for batch in file.iter_batches(
-            ROWS_PER_BATCH, row_groups=groups, columns=list(columns.read), use_threads=False
+            ROWS_PER_FILE_READ, row_groups=groups, columns=list(columns.read), use_threads=False
         ):
             yield _located(batch, split.path, position, columns)
             position += batch.num_rows

@@ -37,7 +37,7 @@ from tamis.spark.runtime.versions import arrow_type, require_spark
 
 ERROR_SUFFIX: Final = "_error"
 PAIRS_SUFFIX: Final = "_pairs"
-ROWS_PER_BATCH: Final = 10_000
+ROWS_PER_CALL: Final = 10_000
 _NUMBER: Final = "_number"
 
 
@@ -111,7 +111,7 @@ def _pairs_handler(function: SqlFunction) -> type:
 
         def eval(self, event: Any) -> Iterator[tuple[Any, ...]]:
             self._rows.append(event)
-            if len(self._rows) >= ROWS_PER_BATCH:
+            if len(self._rows) >= ROWS_PER_CALL:
                 yield from self.terminate()
 
         def terminate(self) -> Iterator[tuple[Any, ...]]:

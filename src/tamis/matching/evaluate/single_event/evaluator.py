@@ -30,7 +30,7 @@ from tamis.matching.evaluate.single_event.spreading_kernels import (
 from tamis.matching.evaluate.text_index import TextIndex
 
 MAX_EXACT_INTEGER: Final = 1 << 53
-NOTHING: Final = np.empty(0, np.int32)
+NO_MATCHES: Final = np.empty(0, np.int32)
 
 _SCALARS: Final = frozenset[type]({int, float, str, bool})
 # What a declared type accepts as it is; a small integer is a float that compares alike.
@@ -174,7 +174,7 @@ class SingleEvaluator:
         size = match_values(memory.binding.address, count)
         if len(passing):
             memory.passing[passing] = False
-        found = memory.found[:size].copy() if size else NOTHING
+        found = memory.found[:size].copy() if size else NO_MATCHES
         self._free.append(memory)
         return found
 

@@ -16,7 +16,7 @@ from tamis.events import EventLimits, Schema, Type
 from tamis.events.json_kernels import ESCAPED_TEXT, FALSE, FLOAT, INTEGER, TEXT, TRUE
 from tamis.events.json_scans import scan_limits, scan_workspace, scanned_values, wanted_paths
 from tamis.filters.printing import ANY
-from tamis.matching.evaluate.single_event.evaluator import NOTHING, SingleEvaluator
+from tamis.matching.evaluate.single_event.evaluator import NO_MATCHES, SingleEvaluator
 from tamis.matching.evaluate.single_event.json_event_kernels import (
     ASKS,
     DECLINED,
@@ -72,7 +72,7 @@ class SingleJsonEvaluator:
             size = self._ask(memory, data)
         found = None
         if size >= 0:
-            found = memory.found[:size].copy() if size else NOTHING
+            found = memory.found[:size].copy() if size else NO_MATCHES
         self._free.append(memory)
         return found
 
