@@ -358,7 +358,7 @@ async def test_what_takes_too_long_to_check_is_told_as_lost(
 async def test_a_fetch_keeps_its_wait_while_checks_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check, checks, loop = satisfies, 0, asyncio.get_running_loop()
+    check, checks, loop = satisfies_exactly, 0, asyncio.get_running_loop()
     time = loop.time
 
     def slowly(*given: Any) -> bool:
@@ -369,7 +369,7 @@ async def test_a_fetch_keeps_its_wait_while_checks_run(
     # Each check seems to take 0.4 seconds.
     monkeypatch.setattr(loop, "time", lambda: time() + 0.4 * checks)
 
-    monkeypatch.setattr(exact_checks, "satisfies", slowly)
+    monkeypatch.setattr(exact_checks, "satisfies_exactly", slowly)
     async with broker_of(tmp_path) as (broker, session):
         await subscribe(session, MANY_CHAIRS, "s", language="xql")
         found = [CHAIRS if number in {7, 8, 18} else TABLES for number in range(20)]

@@ -338,7 +338,7 @@ T = TypeVar("T")
 def encode_frame(frame: Request | Reply) -> bytes:
     """Return a frame as JSON.
 
-    >>> encode(Credit(subscription="s", events=5))
+    >>> encode_frame(Credit(subscription="s", events=5))
     b'{"type":"credit","subscription":"s","events":5}'
     """
     return ENCODER.encode(frame)

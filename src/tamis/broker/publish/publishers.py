@@ -36,7 +36,7 @@ MAX_PRINCIPALS: Final = 10_000
 def publisher_owner(name: str) -> str:
     """Return the principal, in quotes, whose publisher it is.
 
-    >>> owner_of("ann"), owner_of("ann%2Fa/b/c")
+    >>> publisher_owner("ann"), publisher_owner("ann%2Fa/b/c")
     ('ann', 'ann%2Fa')
     """
     return name.partition("/")[0]
