@@ -29,7 +29,7 @@ from tamis.filters import Mode
 from tamis.filters.element_test import refuse_element_tests
 from tamis.filters.modes import as_mode
 from tamis.languages import parse
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 
 UNLIMITED: Final = "unlimited"
 
@@ -223,7 +223,7 @@ class _PolicyReader:
 
     def _unfit(self, error: msgspec.ValidationError, type_: type, place: str) -> PolicyError:
         """Return msgspec's error as ours: first the place, then the reason."""
-        inner, reason = find_misfit(error, type_, _WORDS)
+        inner, reason = find_mismatch(error, type_, _WORDS)
         dot = "." if inner and not inner.startswith("[") else ""
         return self._error(f"it {reason}", f"{place}{dot}{inner}".strip("."))
 

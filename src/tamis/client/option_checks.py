@@ -15,7 +15,7 @@ from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters import Filter, Mode
 from tamis.languages.registry import ALL_LANGUAGES
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.protocol.frames import MAX_ATTEMPTS, MAX_NAME_CHARACTERS
 from tamis.protocol.management import (
     MAX_LIFETIME_SECONDS,
@@ -268,7 +268,7 @@ def check_arguments(call: ManagementCall[Any] | NewSubscription) -> None:
     try:
         msgspec.json.decode(msgspec.json.encode(call), type=kind)
     except msgspec.MsgspecError as error:
-        place, reason = find_misfit(error, kind)
+        place, reason = find_mismatch(error, kind)
         raise OptionError(_argument_at(place, kind), reason) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise OptionError(_unencodable_argument(call), f"is not valid: {error}") from None

@@ -17,7 +17,7 @@ import msgspec
 from tamis.errors import EventError, LimitError
 from tamis.events.places import inside, path
 from tamis.events.values import brief
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.objects.carrier_factory import CarrierFactory
 from tamis.objects.carriers import MAX_LEVELS, Carrier, PartCodec, PlaceSteps
 from tamis.objects.fields import (
@@ -97,7 +97,7 @@ def read_object_header(data: bytes | memoryview | msgspec.Raw) -> ObjectHeader |
     try:
         return _HEADERS.decode(data).header
     except msgspec.MsgspecError as error:
-        place, reason = find_misfit(error, _ObjectEvent)
+        place, reason = find_mismatch(error, _ObjectEvent)
         raise EventError(reason, place=place) from None
 
 
@@ -183,7 +183,7 @@ class _CarriedClass:
         try:
             decoded = self._decoder.decode(data)
         except msgspec.MsgspecError as error:
-            place, reason = find_misfit(error, self._decoder.type)
+            place, reason = find_mismatch(error, self._decoder.type)
             raise EventError(reason, place=".".join(filter(None, (path(at), place)))) from None
         given: dict[str, Any] = {}
         later: dict[str, Any] = {}

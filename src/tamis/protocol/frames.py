@@ -13,7 +13,7 @@ import msgspec
 
 from tamis.errors import ProtocolError
 from tamis.events import EventLimits
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.protocol.advertising import (
     Advertise,
     Advertised,
@@ -354,9 +354,9 @@ def decode_reply(text: str | bytes) -> Reply:
     return _decode(_replies, text, Reply)
 
 
-def frame_misfit(error: Exception, kinds: object, text: str | bytes) -> str:
+def frame_mismatch(error: Exception, kinds: object, text: str | bytes) -> str:
     """Return a sentence about what a decoder said of a frame."""
-    return find_misfit(error, _kind_of(text, kinds), text=text).sentence("the frame")
+    return find_mismatch(error, _kind_of(text, kinds), text=text).sentence("the frame")
 
 
 def _kind_of(text: str | bytes, kinds: object) -> object:
@@ -372,4 +372,4 @@ def _decode(decoder: msgspec.json.Decoder[T], text: str | bytes, kinds: object) 
     try:
         return decoder.decode(text)
     except FRAME_ERRORS as error:
-        raise ProtocolError(frame_misfit(error, kinds, text)) from None
+        raise ProtocolError(frame_mismatch(error, kinds, text)) from None

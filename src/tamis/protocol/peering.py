@@ -13,14 +13,14 @@ import msgspec
 from msgspec import Meta
 
 from tamis.errors import ProtocolError
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.protocol.frame_base import Number
 from tamis.protocol.frames import (
     FRAME_ERRORS,
     MAX_NAME_CHARACTERS,
     EventFormat,
     Refused,
-    frame_misfit,
+    frame_mismatch,
 )
 from tamis.protocol.views import BrokerView
 
@@ -172,9 +172,8 @@ def decode_link_hello(data: bytes) -> LinkHello | Refused:
     try:
         return _HELLOS.decode(data)
     except FRAME_ERRORS as error:
-        raise ProtocolError(
-            f"a link begins with `link`: {find_misfit(error, LinkHello, text=data).sentence('it')}"
-        ) from None
+        reason = find_mismatch(error, LinkHello, text=data).sentence("it")
+        raise ProtocolError(f"a link begins with `link`: {reason}") from None
 
 
 def decode_link_frame(data: bytes) -> LinkFrame:
@@ -182,4 +181,4 @@ def decode_link_frame(data: bytes) -> LinkFrame:
     try:
         return _FRAMES.decode(data)
     except FRAME_ERRORS as error:
-        raise ProtocolError(frame_misfit(error, LinkFrame, data)) from None
+        raise ProtocolError(frame_mismatch(error, LinkFrame, data)) from None

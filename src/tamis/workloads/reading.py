@@ -16,7 +16,7 @@ from tamis.errors import FilterSyntaxError, TamisError, WorkloadError
 from tamis.events import Attribute, Schema
 from tamis.events.schema import did_you_mean
 from tamis.languages import parse
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.workloads.declarations import (
     AnyDeclaration,
     AttributeSource,
@@ -263,7 +263,7 @@ def _mistake(key: str, error: msgspec.ValidationError, raw: object, type_: Any) 
     if reason.startswith("Invalid value") and key.endswith(".type"):
         given = reason[14:].strip("'")
         return Mistake(key, f'"{given}" is not a type', f"the types are {', '.join(_TYPES)}")
-    return Mistake(key, f"it {find_misfit(error, words=_TOML_WORDS).reason}")
+    return Mistake(key, f"it {find_mismatch(error, words=_TOML_WORDS).reason}")
 
 
 def _fields(raw: object, type_: Any) -> list[str]:

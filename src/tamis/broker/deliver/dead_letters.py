@@ -9,8 +9,8 @@ import msgspec
 
 from tamis.access import Rights
 from tamis.broker.deliver.exact_checks import has_passed
-from tamis.broker.deliver.sight import visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.deliver.visibility import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import NAME_OF, PayloadDecoder
 from tamis.errors import TamisError

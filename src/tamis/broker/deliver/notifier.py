@@ -16,8 +16,8 @@ from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
 from tamis.broker.deliver.exact_checks import RESIDUE, UNCHECKED, ExactChecks
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
-from tamis.broker.deliver.sight import is_visible, visible_data
 from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.deliver.visibility import is_visible, visible_data
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.operations.supervisor import Supervisor

@@ -50,7 +50,7 @@ from tamis.protocol.frames import (
     QueryRequest,
     Reply,
     Request,
-    frame_misfit,
+    frame_mismatch,
 )
 from tamis.protocol.queries import Query, Serve, Withdraw
 from tamis.protocol.refs import find_request
@@ -419,7 +419,7 @@ class Connection:
         session = self._session
         request = None if session is None else find_request(data)
         if not isinstance(error, RefusedError):
-            error = RefusedError(Code.BAD_REQUEST, frame_misfit(error, Request, data))
+            error = RefusedError(Code.BAD_REQUEST, frame_mismatch(error, Request, data))
         if session is None or request is None:
             raise error
         if request.sequence:

@@ -18,7 +18,7 @@ import msgspec
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import FilterError, LimitError, ProtocolError
 from tamis.filters import Filter
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.ports import Executor
 from tamis.protocol.frames import FRAME_ERRORS
 from tamis.protocol.peering import LinkFrame, RoutingFrame
@@ -163,8 +163,8 @@ class LinkRouter:
         try:
             message = _MESSAGES.decode(data)
         except FRAME_ERRORS as error:
-            misfit = find_misfit(error, text=data)
-            raise ProtocolError(misfit.sentence("the message of the peer's router")) from None
+            mismatch = find_mismatch(error, text=data)
+            raise ProtocolError(mismatch.sentence("the message of the peer's router")) from None
         if isinstance(message, Letter) and not self._links.hides_nothing(peer):
             LOG.warning("letter dropped: the roles of the link hide something", peer=peer)
             return

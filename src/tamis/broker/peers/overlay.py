@@ -18,8 +18,8 @@ from tamis.broker.peers.connection import LinkConnection, exchange_hellos, say_r
 from tamis.broker.peers.dialler import Dialler, PeerTarget
 from tamis.broker.peers.link import LinkTerms, PeerLink
 from tamis.broker.peers.link_traffic import LinkTraffic
+from tamis.broker.peers.peer_identities import PeerIdentities
 from tamis.broker.peers.peers_file import KnownPeer, PeersFile
-from tamis.broker.peers.speakers import Speakers
 from tamis.broker.peers.survey import TopologySurvey
 from tamis.client.transport import BrokerAddress, Transport, parse_address
 from tamis.errors import AddressError, ProtocolError, RefusedError, TamisError
@@ -64,11 +64,11 @@ class Overlay:
         self._count_events = count_events
         self._diallers: dict[str, Dialler] = {}
         self._admitting = asyncio.Lock()
-        self._speakers = Speakers(
+        self._identities = PeerIdentities(
             file, executor, traffic.links.values, lambda url: url in self._diallers
         )
         if settings.tokens_required:
-            traffic.on_greeted = self._speakers.note
+            traffic.on_greeted = self._identities.note
         self.survey: Final = TopologySurvey(
             self.broker_view, traffic.links.values, traffic.hides_nothing
         )
@@ -182,7 +182,7 @@ class Overlay:
             if peer not in links and len(links) >= MAX_LINKS:
                 raise RefusedError(Code.TOO_MANY, f"this broker has {MAX_LINKS:,} links, the limit")
             if self._settings.tokens_required:
-                self._speakers.check(peer, terms)
+                self._identities.check(peer, terms)
             link = await self.traffic.link_to(peer, terms)
             link.terms = link.terms or terms
             return link

@@ -18,7 +18,7 @@ from tamis.broker.queries.row_checks import RowChecker
 from tamis.broker.queries.service import QueryService
 from tamis.errors import ProtocolError
 from tamis.filters import Filter
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.protocol.frames import FRAME_ERRORS
 from tamis.routing.query_messages import (
     QUERY_MESSAGES,
@@ -98,8 +98,8 @@ class LinkQueries:
         try:
             found: QueryMessage = _MESSAGES.decode(message)
         except FRAME_ERRORS as error:
-            misfit = find_misfit(error, text=message)
-            raise ProtocolError(misfit.sentence("the peer's message about queries")) from None
+            mismatch = find_mismatch(error, text=message)
+            raise ProtocolError(mismatch.sentence("the peer's message about queries")) from None
         if not self._may_say(peer, found):
             if peer in self._rights:
                 self.refused[peer] += 1

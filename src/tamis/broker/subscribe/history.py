@@ -11,7 +11,7 @@ import msgspec
 
 from tamis.access import JOINED_LIMITS, FilterInMode, Rights
 from tamis.broker.deliver.exact_checks import is_satisfied
-from tamis.broker.deliver.sight import visible_data
+from tamis.broker.deliver.visibility import visible_data
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.errors import LimitError, RefusedError

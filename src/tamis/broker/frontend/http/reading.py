@@ -20,7 +20,7 @@ from tamis.broker.frontend.http.problems import HTTPRefusedError
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.publish.batches import split_batch, split_lines
 from tamis.errors import RefusedError, TamisError
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS, EventFormat
@@ -104,7 +104,7 @@ def _explained(kind: Any = None, whole: str = "the body", *, text: bytes = b"") 
     try:
         yield
     except FRAME_ERRORS as error:
-        said = find_misfit(error, kind, text=text).sentence(whole)
+        said = find_mismatch(error, kind, text=text).sentence(whole)
         raise RefusedError(Code.BAD_REQUEST, said) from None
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from tamis.misfits import find_misfit
+from tamis.mismatches import find_mismatch
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):
@@ -33,7 +33,7 @@ def said(text: str | bytes, type_: object = Page) -> str:
     decoder = msgspec.json.Decoder(type_)
     with pytest.raises((msgspec.MsgspecError, UnicodeDecodeError, RecursionError)) as raised:
         decoder.decode(text)
-    return find_misfit(raised.value, type_, text=text).sentence("the body")
+    return find_mismatch(raised.value, type_, text=text).sentence("the body")
 
 
 @pytest.mark.parametrize(
@@ -94,4 +94,4 @@ def test_other_words_may_be_used_for_types() -> None:
     with pytest.raises(msgspec.ValidationError) as raised:
         msgspec.convert([], Item)
     words = {"object": "a table", "array": "a list"}
-    assert find_misfit(raised.value, Item, words).reason == ("must be a table, not a list")
+    assert find_mismatch(raised.value, Item, words).reason == ("must be a table, not a list")

@@ -50,7 +50,7 @@ _BOUNDS: Final = {
 NO_WORDS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Misfit(NamedTuple):
+class Mismatch(NamedTuple):
     """Where data does not fit, and why."""
 
     place: str
@@ -61,19 +61,19 @@ class Misfit(NamedTuple):
     def sentence(self, whole: str) -> str:
         """Return a sentence about a part of the whole, or the whole.
 
-        >>> Misfit("limit", "must be an integer").sentence("the query")
+        >>> Mismatch("limit", "must be an integer").sentence("the query")
         'limit in the query must be an integer'
         """
         return f"{self.place} in {whole} {self.reason}" if self.place else f"{whole} {self.reason}"
 
 
-def find_misfit(
+def find_mismatch(
     error: Exception,
     type_: Any = None,
     words: Mapping[str, str] = NO_WORDS,
     *,
     text: str | bytes = b"",
-) -> Misfit:
+) -> Mismatch:
     """Return what an error of a decoder of a text means; `words` are other names for types.
 
     >>> import msgspec
@@ -82,20 +82,20 @@ def find_misfit(
     >>> try:
     ...     msgspec.json.decode(b'{"limti": 5}', type=Page)
     ... except msgspec.ValidationError as error:
-    ...     find_misfit(error, Page)
-    Misfit(place='', reason='has no field "limti"; did you mean "limit"?')
+    ...     find_mismatch(error, Page)
+    Mismatch(place='', reason='has no field "limti"; did you mean "limit"?')
     """
     if isinstance(error, RecursionError):
-        return Misfit("", "is nested too deeply")
+        return Mismatch("", "is nested too deeply")
     if isinstance(error, UnicodeDecodeError):
-        return Misfit("", "is not UTF-8 text")
+        return Mismatch("", "is not UTF-8 text")
     message = str(error)
     if ("truncated" in message or "surrogate" in message) and (lone := _lone_surrogate(text)):
-        return Misfit("", f"has a lone surrogate {lone}, so it is not valid Unicode")
+        return Mismatch("", f"has a lone surrogate {lone}, so it is not valid Unicode")
     found = _WHERE.search(message)
     place = found[1] if found else ""
     reason = message[: found.start()] if found else message
-    return Misfit(place, _reason(reason, place, type_, {**_WORDS, **words}))
+    return Mismatch(place, _reason(reason, place, type_, {**_WORDS, **words}))
 
 
 def _lone_surrogate(text: str | bytes) -> str:

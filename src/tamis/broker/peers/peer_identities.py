@@ -15,7 +15,7 @@ MAX_BROKERS_PER_SPEAKER: Final = 100
 """One token cannot take all links."""
 
 
-class Speakers:
+class PeerIdentities:
     """The speaker of each broker: a principal, or the address at which this broker dials it."""
 
     def __init__(
