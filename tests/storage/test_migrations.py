@@ -93,7 +93,7 @@ def test_dropped_events_are_counted_by_reason_and_told_once(quick_path: Path) ->
     state.close()
     state = StateStore(quick_path / "state.db")
     assert state.damaged == ()
-    assert state.pending_total == 1
+    assert state._counters.pending == 1
     assert state.dropped() == [
         DroppedEvents(1, "damage", 1, 0),
         DroppedEvents(1, "retention", 6, 5),

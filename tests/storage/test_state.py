@@ -285,7 +285,7 @@ class StateMachine(RuleBasedStateMachine):
         assert state.tokens() == list(self.tokens.values())
         assert state.audit(0, 1000) == self.acts
         assert state.audit(2, 1) == self.acts[2:3]
-        assert state.pending_total == sum(len(rows) for rows in self.pending.values())
+        assert state._counters.pending == sum(len(rows) for rows in self.pending.values())
         for number in self.subscriptions:
             self.check_events_of(number)
         assert state.damaged == ()
@@ -397,7 +397,7 @@ def test_a_full_disk_refuses_changes_and_goes_on_with_room(small_disk: Path) -> 
     for _ in range(2):
         with pytest.raises(StorageFullError, match="the disk is full; free space on the disk"):
             state.commit_matches(9_999, pairs, {"p": PublisherTail(9_999)})
-        assert (state.matched_up_to, state.pending_total, state.publishers()) == (
+        assert (state.matched_up_to, state._counters.pending, state.publishers()) == (
             1,
             1,
             {"p": PublisherTail(1)},
@@ -484,7 +484,7 @@ def test_events_of_the_past_come_with_a_note_of_how_far_they_were_sought(quick_p
     state.commit_replay(2, [5], {}, "{}")
     state.commit_replay(1, [], {}, '{"replayed": 9}')
     assert [row.sequence for row in state.pending(1, 0, 1.0, 10)] == [5, 6, 8]
-    assert state.pending_total == 3
+    assert state._counters.pending == 3
     assert [one.extra for one in state.subscriptions()] == ['{"replayed": 9}']
     state.close()
     state = StateStore(quick_path / "state.db")

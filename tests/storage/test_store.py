@@ -118,7 +118,7 @@ def test_retention_removes_only_matched_events_and_reports_losses_by_subscriptio
         # What the log forgets, the state had brought to the disk before.
         assert synced == ["log.first", "state.db-wal", *["log"] * 6]
         assert store.retain(max_bytes=0) == (range(7, 7), {})
-        assert store.state.pending_total == 0
+        assert store.state._counters.pending == 0
         assert store.log.first_sequence == 7
     with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers["p"][:2] == (10, ())
@@ -142,14 +142,14 @@ def test_pending_events_go_later_if_the_state_was_full_when_their_segment_was_re
         ):
             store.retain(max_bytes=0)
         assert store.log.first_sequence == 3
-        assert store.state.pending_total == 2
+        assert store.state._counters.pending == 2
         if restarted:
             store.close()
             store = Storage.open(quick_path, files=UNSYNCED)  # noqa: PLW2901 - as after a crash
         with store:
             later = store.retain(max_bytes=0)
             assert (later.removed.stop, later.dropped) == (3, {1: 2})
-            assert store.state.pending_total == 0
+            assert store.state._counters.pending == 0
             assert store.retain(max_bytes=0).dropped == {}
 
 

@@ -20,9 +20,9 @@ from typing import Any, Final, Self, cast
 from tamis.access import RateLimiter
 from tamis.broker.advertising.service import AdvertisingService
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.dead_letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.dead_letters import DeadLetterReader
 from tamis.broker.deliver.exact_checks import ExactChecks
-from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.routes import is_link
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
@@ -142,7 +142,7 @@ class Broker:
             UnmatchableEvents(self.health, self.metrics),
             max_unmatched=settings.match_queue,
         )
-        self.letter_bounds = DeadLetterBounds(
+        self.dead_letter_bounds = DeadLetterBounds(
             store.state,
             self.subscription_index,
             settings.dead_letters,
@@ -152,7 +152,7 @@ class Broker:
             store.state,
             self.metrics,
             executors.settle,
-            self.letter_bounds,
+            self.dead_letter_bounds,
             self.subscription_index,
             health=self.health,
         )
@@ -279,7 +279,7 @@ class Broker:
             subscription_manager=self.subscription_manager,
             subscription_index=self.subscription_index,
             dead_letters=self.dead_letters,
-            letter_bounds=self.letter_bounds,
+            dead_letter_bounds=self.dead_letter_bounds,
             history=self.history,
             queries=QueryService(settings, settings.name or ""),
             advertising=AdvertisingService(settings),
@@ -425,7 +425,7 @@ class Broker:
             if self.subscription_index.get(number) is None and number not in routes:
                 self.engine.remove(number)
         self.subscription_manager.suspensions.report()
-        self.letter_bounds.load()
+        self.dead_letter_bounds.load()
         for dropped in self.store.state.dropped():
             subscription = self.subscription_index.get(dropped.number)
             if subscription is not None:

@@ -9,7 +9,7 @@ from tamis.covering import CoveringOrder
 from tamis.errors import TamisError
 from tamis.filters import Filter
 from tamis.filters.structure import digest
-from tamis.routing.forwarding import LOCAL, ForwardedChange, ForwardingTable
+from tamis.routing.forwarding import LOCAL, ForwardingTable
 from tamis.routing.gate import AdvertisementGate
 
 
@@ -162,10 +162,6 @@ class Interests:
                     self.filters.leave(source, one)
 
     # --- what follows ------------------------------------------------------------------------
-
-    def take_filter_changes(self) -> Iterator[tuple[str, ForwardedChange]]:
-        """Yield which filters go to each link, and which no longer do, since the last call."""
-        return self.filters.take_changes()
 
     def is_wanted(self, id_: str) -> bool:
         """Return whether anybody asks for what a client has advertised."""

@@ -339,11 +339,6 @@ class StateStore(AdministrationTables):
 
     # --- delivery ----------------------------------------------------------------------------
 
-    @property
-    def pending_total(self) -> int:
-        """Return the number of pending (event, subscription) pairs."""
-        return self._counters.pending
-
     def pending(self, number: int, after_sequence: int, now: float, limit: int) -> list[Pending]:
         """Return the events due for a subscription, in order, after a sequence."""
         rows = self._rows(

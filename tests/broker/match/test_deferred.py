@@ -85,7 +85,7 @@ async def test_each_absent_subscriber_gets_every_event_in_order(tmp_path: Path) 
             await fixture.broker.matcher.drained()
             stored = fixture.broker.store.state
             assert [len(one.subscriptions()) for one in stored.deferred()] == 3 * [2, 2, 2]
-            assert not stored.pending_total
+            assert not stored._counters.pending
             await eventually_async(lambda: PROBLEM in str(fixture.broker.status()["problems"]))
         await eventually_async(lambda: fixture.broker.health.ready)
         await ann.publish(events(3, 2))

@@ -17,9 +17,9 @@ import pytest
 from seeds import seeds
 from tamis.broker import Session
 from tamis.broker.deliver.subscriptions import ActiveSubscription
-from tamis.broker.roaming import homecomings, service
+from tamis.broker.roaming import service, takeovers
 from tamis.broker.roaming.departures import Departures
-from tamis.broker.roaming.letters import FenceAnswer, FenceRequest
+from tamis.broker.roaming.move_messages import FenceAnswer, FenceRequest
 from tamis.errors import RefusedError
 from tamis.protocol import Deliver, Delivery, Dropped, Ended, Subscribe
 from waiting import eventually_async
@@ -281,7 +281,7 @@ async def test_what_cannot_move_is_refused_with_a_sentence(
         assert "cannot be asked now" in await refusal()
         await brokers.heal()
         # One that is on its way cannot be used at either end.
-        monkeypatch.setattr(homecomings.Homecomings, "_fetch_all", asyncio.Event().wait)
+        monkeypatch.setattr(takeovers.Takeovers, "_fetch_all", asyncio.Event().wait)
         assert "is not here yet" in await refusal()
         with pytest.raises(RefusedError, match="moves to the broker"):
             await north.subscription("laptop")

@@ -200,7 +200,7 @@ async def test_every_event_from_the_start_of_a_subscription_on_is_matched(tmp_pa
             for one in fixture.broker.subscription_index
         }
         # Some of the matches are deferred.
-        await eventually_async(lambda: state.pending_total == sum(map(len, due.values())))
+        await eventually_async(lambda: state._counters.pending == sum(map(len, due.values())))
         for number, sequences in due.items():
             assert [one.sequence for one in state.pending(number, 0, 1e12, 10_000)] == sequences
 
@@ -331,7 +331,7 @@ async def test_a_batch_may_begin_in_the_past(tmp_path: Path) -> None:
         assert codes(await ann.create_subscriptions(given)) == [None] * 3
         await fixture.publish(*({"n": n} for n in range(3)))
         # The log is searched beside.
-        await eventually_async(lambda: fixture.broker.store.state.pending_total == 1 + 4 + 4)
+        await eventually_async(lambda: fixture.broker.store.state._counters.pending == 1 + 4 + 4)
         assert await fetched(ann, "s0") == [{"n": 0}]
         assert await fetched(ann, "s1") == [{"n": 1}] * 4
 

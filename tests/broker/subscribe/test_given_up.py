@@ -88,7 +88,7 @@ async def test_a_subscription_whose_client_gave_up_begins_in_the_past(
         await give_up(fixture, ask(ann, "n = 1", start="earliest"))
         await eventually_async(lambda: count(fixture) == 1)
         await fixture.publish({"n": 1})
-        await eventually_async(lambda: fixture.broker.store.state.pending_total == 3)
+        await eventually_async(lambda: fixture.broker.store.state._counters.pending == 3)
         assert await fetched(ann, "s", wait=10.0) == [{"n": 1}] * 3
 
 

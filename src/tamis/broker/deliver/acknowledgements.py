@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from tamis.broker.deliver.letter_bounds import DeadLetterBounds
+from tamis.broker.deliver.dead_letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.queues import (
     DeliveryOutcome,
     DeliveryQueue,

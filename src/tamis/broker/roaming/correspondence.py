@@ -11,7 +11,7 @@ import msgspec
 
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.roaming.letters import MoveAnswer, MoveQuestion, MoveRefusal
+from tamis.broker.roaming.move_messages import MoveAnswer, MoveQuestion, MoveRefusal
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS

@@ -14,19 +14,19 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, Departure, Ex
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.event_cache import EventCache, StoredEvent
-from tamis.broker.roaming.letters import (
-    MAX_EVENTS_PER_PARCEL,
-    FarewellAnswer,
-    FarewellRequest,
+from tamis.broker.roaming.move_messages import (
+    MAX_EVENTS_PER_TRANSFER,
     FenceAnswer,
     FenceRequest,
     HomeAnswer,
     HomeQuestion,
     MoveAnswer,
     MoveQuestion,
-    ParcelAnswer,
-    ParcelEvent,
-    ParcelRequest,
+    RemovalAnswer,
+    RemovalRequest,
+    TransferAnswer,
+    TransferredEvent,
+    TransferRequest,
 )
 from tamis.broker.sessions import SessionServices
 from tamis.broker.subscribe.groups import group_stays
@@ -36,7 +36,7 @@ from tamis.storage import NEVER, Pending
 
 LOG: Final = get_logger("tamis.roaming")
 
-PARCEL_BYTES: Final = 256 * 1024
+TRANSFER_BYTES: Final = 256 * 1024
 """About as much is sent at once."""
 RECORDS_PER_READ: Final = 200
 MOVED: Final = "moved to another broker"
@@ -71,17 +71,17 @@ class Departures:
         match question:
             case HomeQuestion():
                 return self._describe(found)
-            case FarewellRequest():
+            case RemovalRequest():
                 if found is not None:
                     await self._forget(found, question.move)
-                return FarewellAnswer()
+                return RemovalAnswer()
         if found is None or not is_here:
             raise RefusedError(Code.NOT_FOUND, "the subscription is no longer there")
         match question:
             case FenceRequest():
                 return await self._fence(found, question, source)
-            case ParcelRequest():
-                return await self._parcel(found, question)
+            case TransferRequest():
+                return await self._transfer(found, question)
 
     def _describe(self, found: ActiveSubscription | None) -> HomeAnswer:
         if found is None or not found.stored.durable or found.is_moving:
@@ -206,25 +206,27 @@ class Departures:
 
     # --- what waits ------------------------------------------------------------------------------
 
-    async def _parcel(self, found: ActiveSubscription, question: ParcelRequest) -> ParcelAnswer:
+    async def _transfer(
+        self, found: ActiveSubscription, question: TransferRequest
+    ) -> TransferAnswer:
         departure = found.departure
         if departure is None or departure.id != question.move:
             raise RefusedError(Code.CONFLICT, "the subscription does not move there")
         run, read = self._services.executors.deliver.run, self._store.state.pending
-        rows = await run(read, found.number, question.after, inf, MAX_EVENTS_PER_PARCEL)
+        rows = await run(read, found.number, question.after, inf, MAX_EVENTS_PER_TRANSFER)
         stored = await self._event_cache.find([row.sequence for row in rows])
-        events: list[ParcelEvent] = []
+        events: list[TransferredEvent] = []
         size, after = 0, question.after
         for row, one in zip(rows, stored, strict=True):
             # What the log has lost was counted when it was.
             if isinstance(one, StoredEvent) and self._is_handed(one, departure):
                 size += len(one.payload.text)
-                if events and size > PARCEL_BYTES:
-                    return ParcelAnswer(events=events, after=after, is_last=False)
+                if events and size > TRANSFER_BYTES:
+                    return TransferAnswer(events=events, after=after, is_last=False)
                 events.append(self._event(row, one))
             after = row.sequence
-        is_last = len(rows) < MAX_EVENTS_PER_PARCEL
-        return ParcelAnswer(events=events, after=after, is_last=is_last)
+        is_last = len(rows) < MAX_EVENTS_PER_TRANSFER
+        return TransferAnswer(events=events, after=after, is_last=is_last)
 
     def _is_handed(self, stored: StoredEvent, departure: Departure) -> bool:
         if stored.recipient is not None:
@@ -234,9 +236,9 @@ class Departures:
             return stored.sequence <= departure.cut[self._store.state.broker_id]
         return stored.origin.sequence <= departure.cut.get(stored.origin.broker, 0)
 
-    def _event(self, row: Pending, stored: StoredEvent) -> ParcelEvent:
+    def _event(self, row: Pending, stored: StoredEvent) -> TransferredEvent:
         origin, here = stored.origin, self._store.state.broker_id
-        return ParcelEvent(
+        return TransferredEvent(
             position=row.sequence,
             broker=here if origin is None else origin.broker,
             origin_sequence=stored.sequence if origin is None else origin.sequence,

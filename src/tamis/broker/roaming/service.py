@@ -17,8 +17,8 @@ from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.roaming.correspondence import Correspondence
 from tamis.broker.roaming.departures import Departures
-from tamis.broker.roaming.homecomings import Homecomings
-from tamis.broker.roaming.letters import HomeAnswer, HomeQuestion
+from tamis.broker.roaming.move_messages import HomeAnswer, HomeQuestion
+from tamis.broker.roaming.takeovers import Takeovers
 from tamis.broker.sessions import SessionServices
 from tamis.broker.subscribe.groups import group_stays
 from tamis.broker.subscribe.making import (
@@ -72,7 +72,7 @@ class Roaming:
         departures = Departures(services, matcher, event_cache, self._changed.set)
         self._here = services.store.state.broker_id
         self._correspondence = Correspondence(self._here, put, supervisor, departures.answer)
-        self._homecomings = Homecomings(
+        self._takeovers = Takeovers(
             services, matcher, event_cache, self._correspondence, told_local
         )
 
@@ -121,7 +121,7 @@ class Roaming:
         self._supervisor.start("move", self._follow(arriving))
 
     async def _follow(self, arriving: ActiveSubscription) -> None:
-        await self._homecomings.bring(arriving, self._changed.set)
+        await self._takeovers.bring(arriving, self._changed.set)
 
     # --- finding the home ------------------------------------------------------------------------
 

@@ -11,8 +11,8 @@ import msgspec
 from tamis.access import Principal, Rights
 from tamis.broker.advertising.service import AdvertisingService
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
+from tamis.broker.deliver.dead_letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.dead_letters import DeadLetterReader
-from tamis.broker.deliver.letter_bounds import DeadLetterBounds
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.operations.access_control import AccessControl
@@ -83,7 +83,7 @@ class SessionServices(NamedTuple):
     subscription_manager: SubscriptionManager
     subscription_index: SubscriptionIndex
     dead_letters: DeadLetterReader
-    letter_bounds: DeadLetterBounds
+    dead_letter_bounds: DeadLetterBounds
     history: History
     queries: QueryService
     advertising: AdvertisingService

@@ -22,8 +22,8 @@ from tamis.broker.publish.payloads import XML, InvalidEventError, Payload, refus
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.advertising import Advertising
 from tamis.broker.sessions.base import SessionServices
+from tamis.broker.sessions.inspection import Inspection
 from tamis.broker.sessions.queries import Queries
-from tamis.broker.sessions.questions import Questions
 from tamis.broker.subscribe.groups import group_mistake
 from tamis.broker.subscribe.history import require_start
 from tamis.broker.subscribe.manager import DISCONNECTED, SubscribeResult
@@ -54,7 +54,7 @@ MIN_CHECKED_TOGETHER: Final = 8
 MAX_PUBLISHER_NAMES: Final = 1_000
 
 
-class Session(Questions, Queries, Advertising, Administration):
+class Session(Inspection, Queries, Advertising, Administration):
     """One principal's connection to the broker, or one request of it."""
 
     def __init__(self, services: SessionServices, principal: Principal, rights: Rights) -> None:

@@ -1,4 +1,4 @@
-"""Questions about events: dead letters, history, trials of filters, explanations."""
+"""Inspection of events: dead letters, history, trials of filters, explanations."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def explain_document(id_: str, filter_: Filter, sample: Event | HoldsAttributes)
     return engine.explain(id_, sample)
 
 
-class Questions(SessionBase):
+class Inspection(SessionBase):
     """What a session may ask; the answers show what its rights allow."""
 
     # --- stored events ---------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Questions(SessionBase):
         seen = await self._visible_letters(id_, sequences)
         subscription = self._find(id_)
         count = await self._services.subscription_manager.requeue(subscription, seen)
-        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        await self._answer_in_thread(self._services.dead_letter_bounds.refresh, subscription)
         return count
 
     async def delete_dead_letters(self, id_: str, sequences: Sequence[int]) -> int:
@@ -71,7 +71,7 @@ class Questions(SessionBase):
         seen = await self._visible_letters(id_, sequences)
         subscription, delete = self._find(id_), self._services.store.state.delete_dead_letters
         count = await self._answer_in_thread(delete, subscription.number, seen)
-        await self._answer_in_thread(self._services.letter_bounds.refresh, subscription)
+        await self._answer_in_thread(self._services.dead_letter_bounds.refresh, subscription)
         return count
 
     async def _visible_letters(self, id_: str, sequences: Sequence[int]) -> list[int]:

@@ -16,7 +16,7 @@ from tamis.protocol.frames import MAX_NAME_CHARACTERS
 from tamis.protocol.management import RoleName
 
 MAX_ORIGINS: Final = 100_000
-MAX_EVENTS_PER_PARCEL: Final = 500
+MAX_EVENTS_PER_TRANSFER: Final = 500
 MAX_ROLES: Final = 1_000
 
 MoveId = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
@@ -49,13 +49,13 @@ class FenceRequest(_MoveRequest, frozen=True, tag="fence"):
     """How often it had moved when it was found; otherwise this is a letter of an earlier move."""
 
 
-class ParcelRequest(_MoveRequest, frozen=True, tag="send"):
+class TransferRequest(_MoveRequest, frozen=True, tag="send"):
     """Asks for events that wait, after a position."""
 
     after: Number
 
 
-class FarewellRequest(_MoveRequest, frozen=True, tag="farewell"):
+class RemovalRequest(_MoveRequest, frozen=True, tag="farewell"):
     """Asks to forget the subscription: everything has arrived."""
 
 
@@ -89,7 +89,7 @@ class FenceAnswer(_LetterBody, frozen=True, tag="fenced"):
     """How many events were lost that the subscriber has not heard of, by reason."""
 
 
-class ParcelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
+class TransferredEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     """An event that waited."""
 
     position: Number
@@ -102,16 +102,16 @@ class ParcelEvent(msgspec.Struct, frozen=True, omit_defaults=True):
     attempts: int = 0
 
 
-class ParcelAnswer(_LetterBody, frozen=True, tag="parcel"):
+class TransferAnswer(_LetterBody, frozen=True, tag="parcel"):
     """Events that wait, in order."""
 
-    events: Annotated[list[ParcelEvent], Meta(max_length=MAX_EVENTS_PER_PARCEL)]
+    events: Annotated[list[TransferredEvent], Meta(max_length=MAX_EVENTS_PER_TRANSFER)]
     after: Number
     """The position up to which these are all."""
     is_last: bool
 
 
-class FarewellAnswer(_LetterBody, frozen=True, tag="gone"):
+class RemovalAnswer(_LetterBody, frozen=True, tag="gone"):
     """The subscription is forgotten, or was before."""
 
 
@@ -122,5 +122,5 @@ class MoveRefusal(_LetterBody, frozen=True, tag="refused"):
     message: str
 
 
-MoveQuestion = HomeQuestion | FenceRequest | ParcelRequest | FarewellRequest
-MoveAnswer = HomeAnswer | FenceAnswer | ParcelAnswer | FarewellAnswer | MoveRefusal
+MoveQuestion = HomeQuestion | FenceRequest | TransferRequest | RemovalRequest
+MoveAnswer = HomeAnswer | FenceAnswer | TransferAnswer | RemovalAnswer | MoveRefusal

@@ -1,10 +1,10 @@
-"""Homecomings: what the new home of a subscription does while it moves here.
+"""Takeovers: what the new home of a subscription does while it moves here.
 
 1. The subscription is stored, and its filter forwarded, but nothing is matched for it.
 2. A letter follows the filter to the former home, and on its way waits at each broker for the
    events before it. When it arrives there, every later event comes here, too: the former home draws
    the line, by origin, and delivers nothing more.
-3. What waited there comes in parcels, and is stored in the log here, for this subscription alone.
+3. What waited there comes in batches, and is stored in the log here, for this subscription alone.
 4. While nothing else is stored, what came here meanwhile and lies behind the line is added after
    that, and the subscription is matched from the next event on.
 5. The former home forgets it.
@@ -29,13 +29,13 @@ from tamis.broker.publish.handed_events import HandedEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.broker.roaming.correspondence import Correspondence
 from tamis.broker.roaming.departures import MOVED
-from tamis.broker.roaming.letters import (
-    FarewellRequest,
+from tamis.broker.roaming.move_messages import (
     FenceAnswer,
     FenceRequest,
-    ParcelAnswer,
-    ParcelEvent,
-    ParcelRequest,
+    RemovalRequest,
+    TransferAnswer,
+    TransferredEvent,
+    TransferRequest,
 )
 from tamis.broker.sessions import SessionServices
 from tamis.broker.subscribe.history import LoneFilter
@@ -65,7 +65,7 @@ class _OwnEvents(NamedTuple):
     """The next event to look at."""
 
 
-class Homecomings:
+class Takeovers:
     """Brings subscriptions here, each in a task of its own."""
 
     def __init__(
@@ -143,16 +143,20 @@ class Homecomings:
 
     async def _fetch_all(self, arriving: ActiveSubscription) -> None:
         is_last = False
-        # Parcels before this one are in the log, and on their way through the matcher.
+        # Batches before this one are in the log, and on their way through the matcher.
         after = self._received(arriving)
         while not is_last and after < FIRST_OWN:
-            question = ParcelRequest(**_named(arriving), after=after)
-            parcel = _expect(await self._ask(arriving, question), ParcelAnswer)
-            new = [one for one in parcel.events if one.position > after]
-            await self._services.committer.exclusively(partial(self._store_parcel, arriving, new))
-            after, is_last = max(after, parcel.after), parcel.is_last
+            question = TransferRequest(**_named(arriving), after=after)
+            transfer = _expect(await self._ask(arriving, question), TransferAnswer)
+            new = [one for one in transfer.events if one.position > after]
+            await self._services.committer.exclusively(
+                partial(self._store_transferred, arriving, new)
+            )
+            after, is_last = max(after, transfer.after), transfer.is_last
 
-    async def _store_parcel(self, arriving: ActiveSubscription, events: list[ParcelEvent]) -> None:
+    async def _store_transferred(
+        self, arriving: ActiveSubscription, events: list[TransferredEvent]
+    ) -> None:
         """Store events of the former home that are not stored yet."""
         known = self._received(arriving)
         pairs: list[tuple[HandedEvent, Payload]] = []
@@ -286,7 +290,7 @@ class Homecomings:
 
     async def _take_leave(self, arriving: ActiveSubscription) -> None:
         """Let the former home forget the subscription, and forget that there was one."""
-        await self._ask(arriving, FarewellRequest(**_named(arriving)))
+        await self._ask(arriving, RemovalRequest(**_named(arriving)))
 
         def forget() -> None:
             if self._index.get(arriving.number) is arriving:
@@ -309,7 +313,7 @@ def _expect(answer: object, kind: type[T]) -> T:
     return answer
 
 
-def _handed(number: int, one: ParcelEvent) -> HandedEvent:
+def _handed(number: int, one: TransferredEvent) -> HandedEvent:
     return HandedEvent(
         number,
         one.position,

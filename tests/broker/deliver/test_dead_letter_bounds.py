@@ -108,7 +108,7 @@ async def test_letters_that_are_gone_make_room(tmp_path: Path, how: str) -> None
 async def test_few_published_bytes_do_not_become_many(tmp_path: Path) -> None:
     """One event, given up by many subscriptions, is stored once for each of them."""
     async with broker_fixture(tmp_path, READER, max_attempts=1) as fixture:
-        fixture.broker.letter_bounds._bytes = 1_000_000
+        fixture.broker.dead_letter_bounds._bytes = 1_000_000
         ann = await fixture.login("ann", "reader")
         for n in range(60):
             await subscribe(ann, "true", f"s{n}")
@@ -134,4 +134,4 @@ async def test_letters_of_a_deleted_subscription_take_no_room(tmp_path: Path) ->
         assert len(await letters(ann, "large")) == 8
         assert dropped(fixture) == 0
         await ann.delete_dead_letters("large", range(1, 99))
-        assert not fixture.broker.letter_bounds._sizes
+        assert not fixture.broker.dead_letter_bounds._sizes
