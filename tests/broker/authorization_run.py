@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from access.oracle import Document
 from broker.authorization_clients import Client, Collector, Refusal, SessionClient
 from broker.authorization_scenario import FEED, Participant, RequestedFilter, Scenario
+from broker.chores import do_all_chores
 from clocks import ManualClock
 from tamis.broker import Broker, Session
 from tamis.protocol import Subscribe
@@ -76,8 +77,8 @@ def encoded(documents: Sequence[Document]) -> list[bytes]:
 
 async def reload(broker: Broker) -> None:
     """Run housekeeping twice: a broker applies a policy file once two looks agree."""
-    await broker.housekeeping.do_all()
-    await broker.housekeeping.do_all()
+    await do_all_chores(broker)
+    await do_all_chores(broker)
     await broker.subscription_manager.current_rights.applied()
 
 

@@ -19,6 +19,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from broker.chores import do_all_chores
 from clocks import ManualClock
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.match import snapshots
@@ -248,7 +249,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([10.0, 60.0, 200.0]))
     def let_time_pass(self, seconds: float) -> None:
         self.clock.now += seconds
-        self.run(self.broker.housekeeping.do_all())
+        self.run(do_all_chores(self.broker))
         self._forget_expired()
 
     @rule()
@@ -295,7 +296,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         # Whatever was sent and not settled is late by now, and comes again.
         self.clock.now += 300
-        self.run(self.broker.housekeeping.do_all())
+        self.run(do_all_chores(self.broker))
         self._forget_expired()
         self.clock.now += 100
         for name, known in self.known.items():

@@ -29,6 +29,7 @@ from broker.authorization_fixture import (
     subscribe,
     unreadable,
 )
+from broker.chores import do_all_chores
 from clocks import Stopwatch
 from tamis.access import Principal, Rights
 from tamis.broker.subscribe import replay
@@ -264,7 +265,7 @@ async def test_what_is_being_made_while_the_policy_changes_has_the_new_rights(
                 for filter_ in ("a > 0", "level > 0")
             ]
             await let_others_run(round_)
-            await fixture.broker.housekeeping.do_all()
+            await do_all_chores(fixture.broker)
             await asyncio.gather(*asked)
             await fixture.publish(*MIXED)
             for view in await ann.subscriptions():
@@ -428,7 +429,7 @@ async def test_a_client_that_does_not_read_loses_its_rights_and_delays_no_other(
         await bob.attach("x", live, credit=1000)
         fixture.clock.now += 10
         watch = Stopwatch()
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
         assert watch.seconds() < 1.0
         assert live.end == "expired"
 
@@ -465,8 +466,8 @@ async def test_a_policy_that_cannot_be_used_leaves_the_last_in_force(tmp_path: P
             await fixture.publish(*MIXED)
             assert await fetched(ann, "x") == MIXED[:1]
         path.unlink()
-        await fixture.broker.housekeeping.do_all()
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
+        await do_all_chores(fixture.broker)
         assert "No such file" in fixture.broker.health.problems[0]
         await fixture.change_policy(ALL)
         assert fixture.broker.health.problems == []
@@ -482,9 +483,9 @@ async def test_a_file_that_is_still_being_written_is_not_in_force(tmp_path: Path
         policy = fixture.broker.access_control.policy
         for text in ("", before, before + "hide = ['b', 'c']\n" + FEED):
             path.write_text(text)
-            await fixture.broker.housekeeping.do_all()
+            await do_all_chores(fixture.broker)
             assert fixture.broker.access_control.policy is policy
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
         ann = await fixture.login("ann", "reader")
         assert (await refusal(subscribe(ann, "c = 1"))).startswith("forbidden")
 
@@ -504,7 +505,7 @@ async def test_a_change_is_seen_that_keeps_size_and_time_of_the_file(tmp_path: P
         )
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "a > 0", "x")
-        await fixture.broker.housekeeping.do_all()
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
+        await do_all_chores(fixture.broker)
         await fixture.publish({"a": 1, "level": 1}, {"a": 1, "level": 2})
         assert await fetched(ann, "x") == [{"a": 1, "level": 1}]

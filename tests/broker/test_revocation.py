@@ -34,6 +34,7 @@ from broker.authorization_servers import (
     jwt_for,
     jwt_settings,
 )
+from broker.chores import do_all_chores
 from tamis.broker import Session
 from tamis.broker.sessions.session import MAX_BYTES_DECODED_ON_LOOP
 from tamis.protocol import Hello, Ping, Subscribe
@@ -62,7 +63,7 @@ async def revoked(fixture: BrokerFixture) -> None:
 
 async def expired(fixture: BrokerFixture) -> None:
     fixture.clock.now += 1_000
-    await fixture.broker.housekeeping.do_all()
+    await do_all_chores(fixture.broker)
 
 
 @pytest.mark.parametrize("end", [blocked, revoked, expired])
@@ -234,10 +235,10 @@ async def test_a_session_by_jwt_ends_with_it_and_the_next_has_its_own_roles(
         await subscribe(ann, "a > 0", "x")
         await fixture.publish(*MIXED)
         fixture.clock.now = now + 59
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
         assert not ann.closed.done()
         fixture.clock.now = now + 60
-        await fixture.broker.housekeeping.do_all()
+        await do_all_chores(fixture.broker)
         assert ann.closed.result() == "the credential is no longer valid"
         assert (await refusal(ann.fetch("x"))).startswith("unauthenticated")
         await ann.close()

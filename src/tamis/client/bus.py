@@ -232,7 +232,7 @@ class Bus(ManagingBus):
         encoded = encode_event(event)
         self._check()
         check_size(encoded, self._reconnector.welcome)
-        if self._reconnector.advertisement_registry.drops(encoded):
+        if self._reconnector.advertisement_tracker.drops(encoded):
             return Receipt(0, quenched=1)
         async with self._in_time("the event"):
             return await (await self._send([encoded], sequence))
@@ -258,7 +258,7 @@ class Bus(ManagingBus):
 
         def leaves_out(event: EncodedEvent) -> bool:
             nonlocal quenched
-            is_unwanted = self._reconnector.advertisement_registry.drops(event)
+            is_unwanted = self._reconnector.advertisement_tracker.drops(event)
             quenched += is_unwanted
             return is_unwanted
 
@@ -321,7 +321,7 @@ class Bus(ManagingBus):
         changes. With `quench`, events of it are not sent while nobody does.
         """
         options = AdvertisementOptions.of(filter, language, quench, on_wanted)
-        return Advertisement(self._reconnector.advertisement_registry, options)
+        return Advertisement(self._reconnector.advertisement_tracker, options)
 
     def _skip_to(self, sequence: int) -> None:
         if sequence < self._sequence:
@@ -435,7 +435,7 @@ class Bus(ManagingBus):
         `top N X` or `bottom N X`. The result knows which sources have answered.
         """
         options = QueryOptions.of(wanted, timeout, limit, aggregate, language)
-        return QueryResult(self._reconnector.query_registry, options)
+        return QueryResult(self._reconnector.query_tracker, options)
 
     def serve(
         self,
@@ -453,7 +453,7 @@ class Bus(ManagingBus):
         """
         checks.check_function("handler", handler)
         options = SourceOptions.of(filter, language, name, many)
-        return DataSource(self._reconnector.query_registry, options, handler)
+        return DataSource(self._reconnector.query_tracker, options, handler)
 
     # --- helpers ---------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from secrets import SystemRandom
 from typing import Final, NoReturn
 
-from tamis.client.advertisement_registry import AdvertisementRegistry
+from tamis.client.advertisement_tracker import AdvertisementTracker
 from tamis.client.consumer import Consumer
 from tamis.client.messages import PublicationLimits
-from tamis.client.query_registry import QueryRegistry
+from tamis.client.query_tracker import QueryTracker
 from tamis.client.queues import Outbox
 from tamis.client.transport import Transport
 from tamis.errors import (
@@ -95,16 +95,16 @@ class ClientConnection:
         welcome: Welcome,
         next_ref: Callable[[], int],
         *,
-        query_registry: QueryRegistry,
-        advertisement_registry: AdvertisementRegistry,
+        query_tracker: QueryTracker,
+        advertisement_tracker: AdvertisementTracker,
     ) -> None:
         self._transport = transport
         self._outbox = outbox
         self._largest_frame = welcome.largest_frame
         self._limits = PublicationLimits.of(welcome)
         self._next_ref = next_ref
-        self._query_registry = query_registry
-        self._advertisement_registry = advertisement_registry
+        self._query_tracker = query_tracker
+        self._advertisement_tracker = advertisement_tracker
         self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._subscribing: dict[int, Consumer] = {}
@@ -261,9 +261,9 @@ class ClientConnection:
 
     def _handle_other(self, reply: QueryReply | AdvertisingReply) -> None:
         if isinstance(reply, AdvertisingReply):
-            self._advertisement_registry.handle(reply)
+            self._advertisement_tracker.handle(reply)
         else:
-            self._query_registry.handle(reply)
+            self._query_tracker.handle(reply)
 
     def _answered(self, ref: int) -> None:
         answer = self._answers.get(ref)
@@ -314,10 +314,10 @@ class ClientConnection:
                 # It was active before the connection was lost: reconnect and try again.
                 raise error
             consumer.end(error)
-        elif self._query_registry.knows(ref):
-            self._query_registry.refused(ref, error)
-        elif self._advertisement_registry.knows(ref):
-            self._advertisement_registry.refused(ref, error)
+        elif self._query_tracker.knows(ref):
+            self._query_tracker.refused(ref, error)
+        elif self._advertisement_tracker.knows(ref):
+            self._advertisement_tracker.refused(ref, error)
         elif ref in self._answers and not self._answers[ref].done():
             self._answers[ref].set_exception(error)
 

@@ -12,11 +12,11 @@ from functools import partial
 from importlib.metadata import version
 from typing import Final
 
-from tamis.client.advertisement_registry import AdvertisementRegistry
+from tamis.client.advertisement_tracker import AdvertisementTracker
 from tamis.client.connection import Backoff, ClientConnection
 from tamis.client.consumer import Consumer
 from tamis.client.options import Token
-from tamis.client.query_registry import QueryRegistry
+from tamis.client.query_tracker import QueryTracker
 from tamis.client.queues import Outbox
 from tamis.client.transport import Dial, Transport
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, TamisError
@@ -67,9 +67,9 @@ class Reconnector:
         self._task: asyncio.Task[None] | None = None
         self._is_connected = asyncio.Event()
         self._has_failed = asyncio.Event()
-        self.query_registry: Final = QueryRegistry(self._check_open, lambda: self.timeout)
+        self.query_tracker: Final = QueryTracker(self._check_open, lambda: self.timeout)
         """The sources and queries of the bus."""
-        self.advertisement_registry: Final = AdvertisementRegistry(
+        self.advertisement_tracker: Final = AdvertisementTracker(
             self._check_open, lambda: self.timeout
         )
         """What the bus has advertised."""
@@ -244,14 +244,14 @@ class Reconnector:
                 self._outbox,
                 welcome,
                 next_ref,
-                query_registry=self.query_registry,
-                advertisement_registry=self.advertisement_registry,
+                query_tracker=self.query_tracker,
+                advertisement_tracker=self.advertisement_tracker,
             )
             for consumer in self.consumers:
                 if not consumer.is_closed:
                     connection.subscribe(consumer)
-            self.query_registry.connected(connection)
-            self.advertisement_registry.connected(connection)
+            self.query_tracker.connected(connection)
+            self.advertisement_tracker.connected(connection)
             connection.wake()
             self._is_connected.set()
             await connection.run()
@@ -259,8 +259,8 @@ class Reconnector:
             self._connection = None
             self._is_connected.clear()
             self._outbox.disconnected()
-            self.query_registry.disconnected()
-            self.advertisement_registry.disconnected()
+            self.query_tracker.disconnected()
+            self.advertisement_tracker.disconnected()
             await transport.close()
 
     async def _greet(self, transport: Transport) -> Welcome:
@@ -290,8 +290,8 @@ class Reconnector:
         self._outbox.fail(self.failure)
         for consumer in self.consumers:
             consumer.end(self.failure)
-        self.query_registry.fail(self.failure)
-        self.advertisement_registry.fail(self.failure)
+        self.query_tracker.fail(self.failure)
+        self.advertisement_tracker.fail(self.failure)
         self._has_failed.set()
 
 

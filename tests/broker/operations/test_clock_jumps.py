@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.authorization_fixture import FEED, fetched, refusal, run_async, subscribe
+from broker.chores import do_all_chores
 from clocks import SettableClock
 from tamis.broker import Broker, BrokerSettings
 from waiting import eventually_async
@@ -47,10 +48,10 @@ async def test_a_fetched_event_returns_on_time(tmp_path: Path, jump: float) -> N
         assert await numbers(broker, "all") == [1]
         clock.wrong_by = jump
         clock.now += 29.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert await numbers(broker, "all") == []
         clock.now += 1.5
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         clock.now += 1.5
         assert await numbers(broker, "all") == [1]
 
@@ -64,13 +65,13 @@ async def test_a_lifetime_ends_on_time(tmp_path: Path, jump: float, lifetime: fl
         await subscribe(session, "true", "all", lifetime=lifetime)
         clock.wrong_by = jump
         while clock.now < 1_000_000.0 + lifetime - 2:
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
             clock.now += 1.0
         await session.publish([b'{"n": 1}'])
         await broker.matcher.drained()
         assert await numbers(broker, "all") == [1]
         clock.now += 3.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert "there is no subscription 'all'" in await refusal(session.fetch("all"))
 
 
@@ -80,16 +81,16 @@ async def test_a_clock_that_is_wrong_for_a_while_removes_no_event(tmp_path: Path
         session = await broker.authenticate(None)
         await session.publish([b'{"n": 1}'])
         clock.now += HOUR_SECONDS
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         clock.wrong_by = 8 * DAY_SECONDS
         for _ in range(18):
             clock.now += 1.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
             await session.publish([b'{"n": 2}'])
         assert any("the clock of the machine" in one for one in broker.status()["problems"])
         clock.wrong_by = 0.0
         clock.now += 10.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert not broker.status()["problems"]
         page = await session.history("true")
         assert len(page.events) == 19
@@ -108,7 +109,7 @@ async def test_a_clock_that_is_wrong_at_the_start_removes_no_event(tmp_path: Pat
         session = await broker.authenticate(None)
         for _ in range(18):
             clock.now += 1.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
         clock.wrong_by = 0.0
         assert len((await session.history("true")).events) == 1
 
@@ -121,7 +122,7 @@ async def test_a_clock_that_stays_set_is_believed(tmp_path: Path) -> None:
         clock.wrong_by = 8 * DAY_SECONDS
         for _ in range(700):
             clock.now += 1.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
         assert not broker.status()["problems"]
         await session.publish([b'{"n": 2}'])
         page = await session.history("true")
@@ -142,7 +143,7 @@ async def test_a_credential_has_expired_if_either_clock_says_so(
         session = await broker.authenticate(token)
         clock.wrong_by = jump
         clock.now += wait
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         await eventually_async(session.closed.done)
         assert "unauthenticated" in await refusal(broker.authenticate(token))
 
@@ -161,7 +162,7 @@ async def test_a_clock_ahead_at_a_start_deletes_no_subscription(tmp_path: Path) 
             seems_expired = any("seem to have expired" in one for one in broker.health.problems)
             assert seems_expired == (wrong_by > 0)
             clock.now += 60.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
     async with await Broker.open(wanted, clock=clock) as broker:
         assert await numbers(broker, "week") == [1]
 
@@ -175,7 +176,7 @@ async def test_what_expired_while_the_broker_was_stopped_is_deleted(tmp_path: Pa
     clock.now += 8 * DAY_SECONDS
     async with await Broker.open(wanted, clock=clock) as broker:
         clock.now += 601.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert broker.store.state.subscriptions() == []
         assert not broker.health.problems
 
@@ -197,7 +198,7 @@ async def test_what_seems_to_have_expired_is_resumed_and_misses_nothing(tmp_path
         assert await numbers(broker, "week") == [1, 2]
         # Nor does it end when the clock proves right.
         clock.now += 601.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert (await session.subscription("week")).id == "week"
 
 
@@ -213,13 +214,13 @@ async def test_a_lifetime_goes_on_if_the_clock_was_wrong_at_the_start(tmp_path: 
         clock.wrong_by = 0.0
         for _ in range(700):
             clock.now += 1.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
         assert not broker.health.problems
         clock.now += 6 * DAY_SECONDS
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert (await session.subscription("week")).id == "week"
         clock.now += DAY_SECONDS
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert "no subscription" in await refusal(session.subscription("week"))
 
 
@@ -244,7 +245,7 @@ async def opened_and_published(wanted: BrokerSettings, clock: SettableClock, num
         await session.publish([b'{"n": %d}' % number])
         await broker.matcher.drained()
         clock.now += 60.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         return any("seem to have expired" in one for one in broker.health.problems)
 
 
@@ -273,7 +274,7 @@ async def test_a_clock_in_doubt_that_proves_right_lets_subscriptions_expire(
     assert await opened_and_published(wanted, clock, 2)
     async with await Broker.open(wanted, clock=clock) as broker:
         clock.now += 601.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         assert broker.store.state.subscriptions() == []
         session = await broker.authenticate(None)
         await subscribe(session, "true", "minute", lifetime=60.0)
@@ -298,7 +299,7 @@ async def test_a_clock_that_is_wrong_at_every_start_deletes_no_subscription(
             clock.wrong_by = 0.0
             for _ in range(700):
                 clock.now += 1.0
-                await broker.housekeeping.do_all()
+                await do_all_chores(broker)
             assert not broker.health.problems
     async with await Broker.open(wanted, clock=clock) as broker:
         assert await numbers(broker, "week") == [1, 2, 3]
@@ -315,7 +316,7 @@ async def test_a_credential_that_has_expired_stays_so_when_the_clock_is_set_back
         clock.wrong_by = -HOUR_SECONDS
         for _ in range(700):
             clock.now += 1.0
-            await broker.housekeeping.do_all()
+            await do_all_chores(broker)
         assert not broker.status()["problems"]
         assert "unauthenticated" in await refusal(broker.authenticate(token))
 
@@ -326,14 +327,14 @@ async def test_a_token_issued_by_a_wrong_clock_ends_with_its_lifetime(tmp_path: 
     policy.write_text("[roles.reader]\nsee = true\n")
     async with broker_with_clock(tmp_path, policy=policy) as (broker, clock):
         clock.wrong_by = 8 * DAY_SECONDS
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         clock.now += HOUR_SECONDS  # Then it is believed.
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         text, _ = await broker.access_control.issue("ann", ("reader",), 2 * HOUR_SECONDS, "")
         clock.wrong_by = 0.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         clock.now += HOUR_SECONDS
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         session = await broker.authenticate(text)
         clock.now += HOUR_SECONDS
         broker.end_invalid_sessions()
@@ -354,7 +355,7 @@ async def test_a_token_issued_by_a_wrong_clock_ends_soon_after_a_restart(tmp_pat
     async with await Broker.open(wanted, clock=clock) as broker:
         session = await broker.authenticate(token)
         clock.now += 61.0
-        await broker.housekeeping.do_all()
+        await do_all_chores(broker)
         await eventually_async(session.closed.done)
         assert "unauthenticated" in await refusal(broker.authenticate(token))
         assert (await broker.authenticate(lasting)).principal.name == "feed"

@@ -28,11 +28,6 @@ class Housekeeping:
         self._chores = chores
         self._health = health
 
-    async def do_all(self) -> None:
-        """Do every chore once, in order."""
-        for chore in self._chores:
-            await chore.run()
-
     async def run(self) -> None:
         """Repeat every chore until cancelled."""
         await asyncio.gather(*map(self._repeat, self._chores))

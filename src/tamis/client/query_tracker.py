@@ -33,7 +33,7 @@ class FrameSender(Protocol):
         """Return a number for a request."""
 
 
-class QueryRegistry:
+class QueryTracker:
     """Knows the sources and queries of a bus, whichever connection it has."""
 
     def __init__(self, check: Callable[[], None], timeout: Callable[[], float | None]) -> None:

@@ -28,7 +28,7 @@ class AdvertisingSender(Protocol):
         """Return a number for a request."""
 
 
-class AdvertisementRegistry:
+class AdvertisementTracker:
     """Knows the advertisements of a bus, whichever connection it has."""
 
     def __init__(self, check: Callable[[], None], timeout: Callable[[], float | None]) -> None:
