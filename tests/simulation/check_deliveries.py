@@ -73,7 +73,7 @@ class DeliveryChecker(SightChecker):
             and other.event.document[group.ordering_key] == key
             and group.wants(other)
             and group.of(other.sequence).acknowledged == NO
-            and not group.of(other.sequence).is_last_chance_over
+            and not group.may_be_dead(other.sequence)
             and self.was_always_visible(group, other, self.now)
         ]
         if overtaken and not progress.deliveries:
@@ -241,7 +241,7 @@ class DeliveryChecker(SightChecker):
     def check_dead_letter(self, subscription: SubscriptionModel, letter: DeadLetterView) -> None:
         """Check that an event may be a dead letter."""
         progress = subscription.of(letter.sequence)
-        if not progress.is_last_chance_over:
+        if not subscription.may_be_dead(letter.sequence):
             self.fail(
                 f"{subscription}: {letter.sequence} is a dead letter after {progress.attempt} "
                 f"attempts of {subscription.max_attempts}: {letter.reason}"

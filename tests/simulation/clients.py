@@ -144,4 +144,13 @@ async def fetch(
         world.checker.fetched(credential, name, events, events.dropped)
         return events
 
-    return await request(world, credential, fetching)
+    asked = world.checker.subscriptions.get((credential.principal, name))
+    try:
+        return await request(world, credential, fetching)
+    except RefusedError:
+        raise
+    except BaseException:
+        if asked is not None:
+            # The broker may have lent events, and the answer was lost.
+            asked.unseen_fetches += 1
+        raise

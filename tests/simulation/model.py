@@ -126,6 +126,8 @@ class SubscriptionModel:
     """Events that retention has removed while they were pending."""
     most_lost: int = 0
     """How many it may have removed."""
+    unseen_fetches: int = 0
+    """Requests for events whose answers were lost: each event may have been lent to each of them."""
     told_slow: int = 0
     ordering_key: str | None = None
     """Of a group: the attribute by which it is ordered; empty: none."""
@@ -145,6 +147,14 @@ class SubscriptionModel:
 
     def may_find(self, entry: LogEntry) -> bool:
         return entry.sequence >= self.start and entry.event.may_be_found(self.filter)
+
+    def may_be_dead(self, sequence: int) -> bool:
+        """Return whether an event may have been sent as often as it may."""
+        progress = self.of(sequence)
+        unseen = self.unseen_fetches > 0 and (
+            progress.attempt + self.unseen_fetches >= self.max_attempts
+        )
+        return progress.is_last_chance_over or unseen
 
     def settle(self, sequence: int, now: float, how: str = YES) -> None:
         """Note that an event was acknowledged."""
