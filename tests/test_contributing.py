@@ -24,6 +24,21 @@ def test_the_layers_are_those_of_the_import_rules() -> None:
     assert [int(number) for number, _ in rows] == list(range(len(rows), 0, -1))
 
 
+def test_every_folder_has_a_contract_for_its_inside() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    assert all(contract["exhaustive"] for contract in contracts)
+    covered = [container for contract in contracts for container in contract["containers"]]
+    assert len(covered) == len(set(covered))
+    package = ROOT / "src" / "tamis"
+    folders = {
+        ".".join(("tamis", *path.parent.relative_to(package).parts))
+        for path in package.rglob("__init__.py")
+        if len([*path.parent.glob("*.py"), *path.parent.glob("*/__init__.py")]) > 2
+    }
+    assert set(covered) == folders
+
+
 def test_every_file_that_is_mentioned_exists() -> None:
     mentioned = set(re.findall(r"`([a-z_/]+\.py)`", PAGE)) - {
         "languages/yours.py",
