@@ -127,7 +127,7 @@ class SubscriptionModel:
     most_lost: int = 0
     """How many it may have removed."""
     unseen_fetches: int = 0
-    """Requests for events whose answers were lost: each event may have been lent to each of them."""
+    """Requests for events whose answers were lost; each event may have been lent to each."""
     told_slow: int = 0
     ordering_key: str | None = None
     """Of a group: the attribute by which it is ordered; empty: none."""

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from broker.authorization_clients import Collector
 from broker.authorization_fixture import broker_fixture, run_async, subscribe
 from tamis.broker import Session
+from tamis.broker.deliver.notifier import FetchedEvents, Notifier
+from tamis.errors import RefusedError
 from waiting import eventually_async
 
 READER = "[roles.reader]\nsee = true\n"
@@ -90,3 +94,21 @@ async def test_a_connection_that_goes_leaves_the_leases_of_others(tmp_path: Path
         await ann.detach(attachment)
         again = await ann.fetch("x")
         assert [(one.sequence, one.attempt) for one in again] == [(2, 2)]
+
+
+@run_async
+async def test_a_fetch_that_ends_with_its_session_is_no_attempt(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, READER) as fixture:
+        ann, next_ann = [await fixture.login("ann", "reader") for _ in range(2)]
+        await subscribe(ann, "true", "x")
+        await fixture.publish({"n": 1})
+        fetch = Notifier.fetch
+
+        async def fetch_at_the_end(*args: Any) -> FetchedEvents:
+            found = await fetch(*args)
+            ann.closed.set_result("the broker stops")
+            return found
+
+        with patch.object(Notifier, "fetch", fetch_at_the_end), pytest.raises(RefusedError):
+            await ann.fetch("x")
+        assert [(one.sequence, one.attempt) for one in await next_ann.fetch("x")] == [(1, 1)]

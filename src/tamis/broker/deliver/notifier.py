@@ -15,7 +15,13 @@ import msgspec
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
 from tamis.broker.deliver.exact_checks import RESIDUE, UNCHECKED, ExactChecks
-from tamis.broker.deliver.queues import DiskQueue, InFlightEvent, LostEvent, QueuedEvent
+from tamis.broker.deliver.queues import (
+    DeliveryOutcome,
+    DiskQueue,
+    InFlightEvent,
+    LostEvent,
+    QueuedEvent,
+)
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.deliver.visibility import is_visible, visible_data
 from tamis.broker.operations.metrics import Metrics
@@ -348,6 +354,17 @@ class Notifier:
             }
             self._acknowledgement_writer.write(subscription, {**sent})
         return FetchedEvents(deliveries)
+
+    def take_back(self, subscription: ActiveSubscription, fetched: FetchedEvents) -> None:
+        """Put back fetched events that nobody was told of: that was no attempt."""
+        queue, written = subscription.queue, dict[int, DeliveryOutcome]()
+        for one in fetched:
+            sent = queue.in_flight.get(one.sequence)
+            if sent is not None and sent.holder is None and sent.attempts == one.attempt:
+                before = sent.attempts - 1
+                queue.put_back(one.sequence, before, sent.due)
+                written[one.sequence] = Retry(subscription.number, one.sequence, before, sent.due)
+        self._acknowledgement_writer.write(subscription, written)
 
     async def _lease(
         self, subscription: ActiveSubscription, reader: EventReader, limit: int, now: float

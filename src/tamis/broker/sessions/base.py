@@ -152,12 +152,20 @@ class SessionBase:
         run = self._services.client_executor.run_slices
         return await self._while_open(run(self.principal.name, slices))
 
-    async def _while_open(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return a result, unless the principal is no longer admitted before it is there."""
+    async def _while_open(
+        self, work: Coroutine[Any, Any, T], undo: Callable[[T], object] | None = None
+    ) -> T:
+        """Return a result, unless the principal is no longer admitted before it is there.
+
+        If both happen at the same moment, `undo` gets the result that nobody hears of.
+        """
         working = asyncio.create_task(work)
         either: list[asyncio.Future[Any]] = [working, self.closed]
         try:
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+            has_result = working.done() and not (working.cancelled() or working.exception())
+            if undo is not None and has_result and self.closed.done():
+                undo(working.result())
             self._require_open()
             return await working
         finally:

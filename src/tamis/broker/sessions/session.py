@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from heapq import nsmallest
 from math import isinf
 from typing import Any, Final
@@ -396,8 +397,10 @@ class Session(Inspection, Queries, Advertising, Administration):
         await self._services.subscription_manager.adopt(subscription, self.principal, self.rights)
         self._services.subscription_manager.require_in_force(subscription)
         most = min(wait, MAX_WAIT_SECONDS)
+        notifier = self._services.notifier
         found = await self._while_open(
-            self._services.notifier.fetch(subscription, self, limit, most)
+            notifier.fetch(subscription, self, limit, most),
+            undo=partial(notifier.take_back, subscription),
         )
         if self._services.subscription_index.get(subscription.number) is not subscription:
             # It was deleted meanwhile, and whoever did that may know already.
