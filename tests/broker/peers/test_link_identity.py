@@ -16,7 +16,7 @@ from broker.authorization_fixture import run_async
 from broker.links.pairs import opened
 from tamis.access import Principal
 from tamis.broker import Broker
-from tamis.broker.peers import speakers
+from tamis.broker.peers import peer_identities
 from tamis.broker.peers.link import LinkTerms
 from tamis.protocol.peering import TopologyRequest, encode_link_frame
 from waiting import eventually_async
@@ -136,7 +136,7 @@ async def test_who_did_not_become_a_peer_does_not_speak_for_it(tmp_path: Path) -
 async def test_one_token_cannot_take_all_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speakers, "MAX_BROKERS_PER_SPEAKER", 3)
+    monkeypatch.setattr(peer_identities, "MAX_BROKERS_PER_SPEAKER", 3)
     async with guarded(tmp_path) as peers:
         many = [peers.accept("greedy", f"{number:032x}") for number in range(6)]
         held = [one for one, _ in await asyncio.gather(*many)]
