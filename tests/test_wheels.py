@@ -143,6 +143,19 @@ def test_spark_compiles_and_matches(install: Install) -> None:
     assert "uvicorn" not in install("spark").packages()
 
 
+def test_xml_documents_are_matched(install: Install) -> None:
+    xml = install("xml")
+    (xml.folder / "order.xml").write_text("<order><sku>a</sku></order>", encoding="utf-8")
+    found = xml.run("tamis", "match", "--language", "xql", "order/sku", "order.xml")
+    assert json.loads(found) == {"document": "order.xml", "filters": ["1"]}
+    assert not xml.packages() & {"httpx", "pyspark", "uvicorn", "websockets"}
+
+
+def test_the_kafka_sink_has_what_it_imports(install: Install) -> None:
+    names = "import confluent_kafka; from tamis.spark.connectors.kafka_sink import KafkaSink"
+    install("kafka").run("python", "-c", names)
+
+
 def test_all_is_all(install: Install) -> None:
     check_round_trip(install("all"), install("all"))
     names = "import tamis.spark; from tamis import *; print(Engine, connect, open_bus)"
