@@ -82,6 +82,8 @@ def test_submodules_are_attributes_without_an_import_of_their_own() -> None:
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match=r"no attribute 'explain'; use Engine\.explain"):
+        _ = tamis.explain  # type: ignore[attr-defined]
     with pytest.raises(AttributeError, match="module 'tamis' has no attribute 'Enigne'"):
         _ = tamis.Enigne  # type: ignore[attr-defined]
 

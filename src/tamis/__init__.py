@@ -227,4 +227,5 @@ else:
             """,
             "tamis.version": "__version__",
         },
+        {"explain": "Engine.explain(id, event)", "lint": "Engine.lint()"},
     )

@@ -8,6 +8,7 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from threading import RLock
+from types import MappingProxyType
 from typing import Any, Final
 
 from tamis.errors import MissingExtraAttributeError, MissingExtraError, MissingExtraImportError
@@ -35,7 +36,7 @@ _LOADING: Final = RLock()
 
 
 def lazy_exports(
-    package: str, homes: Mapping[str, str]
+    package: str, homes: Mapping[str, str], elsewhere: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return `__getattr__` and `__dir__` for a package; its submodules load at first use too.
 
@@ -44,6 +45,7 @@ def lazy_exports(
     Args:
         package: The name of the package.
         homes: The exported names, separated by spaces, by the module that defines them.
+        elsewhere: What to use for names that one may look for here.
     """
     module_of = {name: module for module, names in homes.items() for name in names.split()}
 
@@ -64,7 +66,8 @@ def lazy_exports(
                 return getattr(import_module(module_of[name]), name)
             if not name.startswith("_") and find_spec(f"{package}.{name}"):
                 return import_module(f"{package}.{name}")
-        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        hint = f"; use {elsewhere[name]}" if name in elsewhere else ""
+        raise AttributeError(f"module {package!r} has no attribute {name!r}{hint}")
 
     def installed() -> list[str]:
         """Return the names that a star import brings: all whose extras are installed."""

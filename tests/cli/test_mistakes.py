@@ -47,6 +47,10 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("pub", "Order.XML"), "this looks like XML: give --xml"),
         (("pub", "--event", " <order/>"), "this looks like XML: give --xml"),
         (("macth",), "Did you mean 'match'?"),
+        (("lint", "x = 1"), "No such command 'lint'. Did you mean 'check'?"),
+        (("explain", "-e", "{}"), "-e, which pub has; here an event is an argument"),
+        (("check", "no-such.txt"), "is not a filter, and there is no file of this name"),
+        (("status", "--url", "http://127.0.0.1:1"), "Connection refused; is a broker running"),
         (("--nope",), "No such option"),
     ],
 )  # fmt: skip

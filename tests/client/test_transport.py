@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from tamis.client.transport import parse_address
-from tamis.errors import AddressError
+from tamis.client.transport import parse_address, websocket_dial
+from tamis.errors import AddressError, DisconnectedError
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,19 @@ def test_a_secret_in_a_url_is_refused_and_not_shown() -> None:
 )
 def test_loopback_addresses_are_recognized(url: str, answer: bool) -> None:
     assert parse_address(url).is_loopback is answer
+
+
+def test_https_where_http_is_spoken_is_said_in_words() -> None:
+    async def speak_http(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    async def dial() -> None:
+        async with await asyncio.start_server(speak_http, "127.0.0.1", 0) as server:
+            [listening] = server.sockets
+            address = parse_address(f"https://127.0.0.1:{listening.getsockname()[1]}")
+            await websocket_dial(address, timeout=10, tls=None)()
+
+    with pytest.raises(DisconnectedError, match="does not answer with TLS; perhaps its address"):
+        asyncio.run(dial())

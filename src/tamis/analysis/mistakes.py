@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_network
 from typing import Final, NamedTuple
 
@@ -80,7 +80,8 @@ _WORDINGS: Final = {
 class Sample:
     """What some events hold: the attributes, and the kinds of their values."""
 
-    def __init__(self, events: Iterable[Event] = ()) -> None:
+    def __init__(self, events: Iterable[Event] = (), *, called: str = "the sample") -> None:
+        self.called = called
         self.count = 0
         self.kinds: dict[str, set[Kind | None]] = {}
         for event in events:
@@ -194,12 +195,12 @@ class MistakeFinder:
             hint = did_you_mean(name, sample.kinds)
             yield ProbableMistake(
                 LintRule.UNKNOWN_ATTRIBUTE,
-                f"no event of the sample has {show_name(name)}{'; ' + hint if hint else ''}",
+                f"no event of {sample.called} has {show_name(name)}{'; ' + hint if hint else ''}",
             )
         for atom in dict.fromkeys(filter_.atoms()):
             kind = atom.kind if isinstance(atom, ValueAtom | HasKind) else None
             if kind is not None and isinstance(atom, Atom):
-                yield from _other_kind(atom, kind, sample.kinds)
+                yield from _other_kind(atom, kind, sample)
 
 
 def _pattern_advice(atom: Filter) -> str:
@@ -293,16 +294,14 @@ def find_mistakes(
     return list(MistakeFinder(known).find(filter_, text, language))
 
 
-def _other_kind(
-    atom: Atom, kind: Kind, kinds: Mapping[str, set[Kind | None]]
-) -> Iterator[ProbableMistake]:
-    held = kinds.get(atom.attribute, set())
+def _other_kind(atom: Atom, kind: Kind, sample: Sample) -> Iterator[ProbableMistake]:
+    held = sample.kinds.get(atom.attribute, set())
     # Bits are numbers in JSON, and timestamps are text; only a schema tells them apart.
     if held and kind in (Kind.NUMBER, Kind.TEXT, Kind.BOOLEAN) and kind not in held:
         words = " or ".join(sorted("NaN" if one is None else one.value for one in held))
         yield ProbableMistake(
             LintRule.OTHER_KIND,
-            f"{atom} asks for {kind.value}, but in the sample {show_name(atom.attribute)} "
+            f"{atom} asks for {kind.value}, but in {sample.called} {show_name(atom.attribute)} "
             f"is always {words}",
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -13,7 +14,7 @@ import tamis
 from tamis.cli.console import say_error
 from tamis.cli.exits import MISTAKE, PIPE_CLOSED
 from tamis.cli.lazy_commands import HELP_NAMES, LazyCommands
-from tamis.errors import OptionError, TamisError
+from tamis.errors import DisconnectedError, OptionError, TamisError
 
 
 class CommandGroup(LazyCommands):
@@ -40,13 +41,25 @@ class CommandGroup(LazyCommands):
         except OptionError as error:
             return _report_mistake(f"{_FLAGS.get(error.option, error.option)} {error.reason}")
         except TamisError as error:
-            return _report_mistake(str(error))
+            return _report_mistake(f"{error}{_advice(error)}")
         except OSError as error:
             return _report_mistake(
                 f"{error.filename or 'the input'} cannot be read: {error.strerror}"
             )
         return code
 
+
+def _advice(error: TamisError) -> str:
+    """Return what to do if nothing listens where a broker should be."""
+    if not isinstance(error, DisconnectedError) or not str(error).endswith(_NOBODY_LISTENS):
+        return ""
+    return (
+        "; is a broker running there? tamis serve starts one, which compiles for about a minute "
+        "the first time; --url or TAMIS_URL names another address"
+    )
+
+
+_NOBODY_LISTENS: Final = os.strerror(errno.ECONNREFUSED)
 
 # What the command line calls options of the client.
 _FLAGS: Final = {
@@ -57,9 +70,20 @@ _FLAGS: Final = {
     **{name: f"--{name}" for name in ("durable", "group", "lifetime", "roaming", "timeout")},
 }
 
+# Words of other tools, and our commands.
+_SYNONYMS: Final = {
+    **dict.fromkeys(("lint", "validate"), "check"),
+    **dict.fromkeys(("filter", "grep"), "match"),
+    **dict.fromkeys(("publish", "produce", "send"), "pub"),
+    **dict.fromkeys(("subscribe", "consume", "listen"), "sub"),
+    **dict.fromkeys(("broker", "run", "server", "start"), "serve"),
+    **dict.fromkeys(("cover", "covers", "diff"), "compare"),
+}
+
 # What the library that checks Typer's values says, and what we say.
 _PHRASES: Final = (
     # It could be a filter: options have two hyphens, but for some of one letter.
+    (r"^(No such option: -e)$", r"\1, which pub has; here an event is an argument, without it"),
     (r"^(No such option: -\w)$", r"\1; before a filter that begins with a hyphen, write --"),
     (r": Value error, ", ": "),
     (r"Input should be a valid integer, .*", "it is not a whole number"),
@@ -73,6 +97,9 @@ _PHRASES: Final = (
 
 
 def _in_our_words(message: str) -> str:
+    unknown = re.fullmatch(r"No such command '(\w+)'\.", message)
+    if unknown and unknown[1] in _SYNONYMS:
+        return f"{message} Did you mean '{_SYNONYMS[unknown[1]]}'?"
     for theirs, ours in _PHRASES:
         message = re.sub(theirs, ours, message)
     return message

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
+from typing import Final
 
 from tamis.analysis.mistakes import ProbableMistake, find_mistakes
 from tamis.cli.console import say, stderr
@@ -12,6 +14,11 @@ from tamis.errors import FilterError, TamisError
 from tamis.events import Schema
 from tamis.filters import Filter
 from tamis.languages import parse
+
+# An attribute may have such a name, but does not stand alone.
+_FILE_NAME: Final = re.compile(
+    r"[^\s\"'=<>()]+\.(?:csv|json|jsonl|ndjson|parquet|toml|txt|xml)", re.IGNORECASE
+)
 
 
 def parse_argument(text: str, language: str) -> Filter:
@@ -23,6 +30,11 @@ def parse_argument(text: str, language: str) -> Filter:
             raise mistake(
                 f"{text} is a file, not a filter: a file of filters goes with --filters, and a "
                 "file of events comes after the filter"
+            ) from None
+        if _FILE_NAME.fullmatch(text):
+            raise mistake(
+                f"{text} is not a filter, and there is no file of this name: a file of filters "
+                "goes with --filters, and a file of events comes after the filter"
             ) from None
         raise
 

@@ -232,6 +232,10 @@ def _disconnected(error: ConnectionClosed) -> DisconnectedError:
     return DisconnectedError(f"the broker closed the connection ({received.code}){reason}")
 
 
+# What OpenSSL says, by version, of an answer that is not TLS.
+_NOT_TLS: Final = frozenset({"HTTP_REQUEST", "RECORD_LAYER_FAILURE", "WRONG_VERSION_NUMBER"})
+
+
 def failure_reason(error: BaseException) -> str:
     """Return why a connection failed; libraries wrap the error of the system in their own."""
     for cause in _chain(error):
@@ -240,6 +244,8 @@ def failure_reason(error: BaseException) -> str:
         if isinstance(cause, socket.gaierror):
             # The resolver's words are for whoever knows its numbers.
             return "no host of this name is known; check its spelling, and the network"
+        if isinstance(cause, ssl.SSLError) and cause.reason in _NOT_TLS:
+            return "it does not answer with TLS; perhaps its address begins with http://"
         if isinstance(cause, ConnectionError) and cause.errno:
             return os.strerror(cause.errno)
     return str(error) or type(error).__name__

@@ -37,6 +37,32 @@ def test_every_event_is_printed_with_the_filters_it_satisfies(events: Path) -> N
     assert done.err == "3 events: 1 matched, 2 unmatched, 0 rejected\n"
 
 
+@pytest.mark.parametrize(
+    ("filter_", "hint"),
+    [
+        ('price > "100"', 'price > "100" asks for text, but in the input price is always a number'),
+        ("prise > 1", 'no event of the input has prise; did you mean "price"?'),
+        ("price > 100", ""),
+        ("prise > 1 or price < 10", ""),
+    ],
+)
+def test_if_no_event_matches_what_the_events_hold_says_why(
+    filter_: str, hint: str, events: Path
+) -> None:
+    counts, *hints = tamis("match", filter_, events).err.splitlines()
+    assert counts.startswith("3 events: ")
+    assert hints == ([f"hint: {hint}"] if hint else [])
+
+
+def test_of_many_filters_one_hint_is_enough(events: Path, tmp_path: Path) -> None:
+    filters = tmp_path / "filters.txt"
+    filters.write_text("prise < 10\nnaem is present\n")
+    assert tamis("match", "--filters", filters, events).err.splitlines()[1:] == [
+        'hint: no event of the input has prise; did you mean "price"?',
+        "hint: tamis check --sample EVENTS says more",
+    ]
+
+
 def test_filters_come_from_a_file_with_their_ids(events: Path, tmp_path: Path) -> None:
     filters = tmp_path / "filters.txt"
     filters.write_text("cheap: price < 10\n# no comment\nname is present\nb: tag = 'b'\n")

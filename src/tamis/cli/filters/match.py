@@ -13,7 +13,8 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from tamis.analysis.mistakes import MistakeFinder, tested_attributes
+from tamis.analysis.mistakes import MistakeFinder, Sample, tested_attributes
+from tamis.analysis.rules import LintRule
 from tamis.cli.console import (
     TableFormat,
     printable,
@@ -174,9 +175,14 @@ def match(
     with opened(name) as stream, progress(name, err, visible=visible) as advance:
         given = EventInput(stream, defaults.schema, cloudevents, limit, advance)
         found = matching(given)
-        counts = _write(found, writer, "" if live else f"{name}: ", only_matched=only_matched)
+        sample = Sample(called="the input")
+        place = "" if live else f"{name}: "
+        counts = _write(found, writer, place, sample, only_matched=only_matched)
     writer.close()
     say(err, str(counts))
+    # Lines that are no objects have had their advice.
+    if not counts["matched"] and not counts.unreadable:
+        _show_why_not(named, filters, sample)
     return FINE if counts["matched"] else FINDING
 
 
@@ -218,6 +224,28 @@ def _warn(named: Sequence[NamedFilter], path: Path | None, schema: Schema | None
         say(stderr(), f"warning: {many} may be mistaken: tamis check --filters {path} says why")
 
 
+def _show_why_not(named: Sequence[NamedFilter], path: Path | None, sample: Sample) -> None:
+    """Say what of the filters no event can satisfy, given what the events hold."""
+    finder = MistakeFinder((), sample)
+    found = {
+        mistake.message: None
+        for one in named
+        for mistake in finder.find(one.filter, one.text, one.language)
+        if mistake.rule in _RULES_OF_SAMPLES
+    }
+    shown = list(found)[: MAX_REASONS if path is None else 1]
+    for message in shown:
+        say(stderr(), f"hint: {message}")
+    if len(found) > len(shown):
+        say(stderr(), "hint: tamis check --sample EVENTS says more")
+
+
+_RULES_OF_SAMPLES: Final = frozenset({LintRule.UNKNOWN_ATTRIBUTE, LintRule.OTHER_KIND})
+MAX_REASONS: Final = 5
+# Reading an event whole takes as long as matching it.
+MAX_SAMPLED_EVENTS: Final = 10_000
+
+
 def _writer(
     named: Sequence[NamedFilter], format_: TableFormat, *, raw: bool, live: bool
 ) -> MatchWriter:
@@ -227,11 +255,22 @@ def _writer(
 
 
 def _write(
-    found: Iterable[Matched | RejectedLine], writer: MatchWriter, place: str, *, only_matched: bool
+    found: Iterable[Matched | RejectedLine],
+    writer: MatchWriter,
+    place: str,
+    sample: Sample,
+    *,
+    only_matched: bool,
 ) -> MatchCounts:
+    """Write all outcomes, and add events to the sample until one matches."""
     counts, err = MatchCounts(), stderr()
     for outcome in found:
         counts.add(outcome)
+        if not counts["matched"] and isinstance(outcome, Matched):
+            if sample.count < MAX_SAMPLED_EVENTS:
+                sample.add(outcome.event)
+            else:
+                sample.called = f"the first {MAX_SAMPLED_EVENTS:,} events"
         if isinstance(outcome, RejectedLine):
             say(err, f"rejected: {place}{outcome.error}")
         elif outcome.ids or not only_matched:
