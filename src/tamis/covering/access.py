@@ -36,6 +36,10 @@ Owner = int
 """The number of the filter that a cube belongs to."""
 
 
+def _leave_nothing(filed: FiledCube) -> None:
+    """Do nothing: the cube is in no place yet."""
+
+
 class FiledCube:
     """A cube of a filter in one place of the tree."""
 
@@ -48,7 +52,7 @@ class FiledCube:
         """All places of the cubes of the filter."""
         self.trees: list[tuple[AccessTree, str]] = []
         """The trees that it is in, and the attribute under which it is filed there."""
-        self.leave: Callable[[FiledCube], object]
+        self.leave: Callable[[FiledCube], object] = _leave_nothing
         """Remove it from its place."""
         copies.append(self)
 
@@ -167,8 +171,12 @@ class AccessTree:
     def add(self, owner: Owner, cubes: Iterable[Cube] | None) -> list[FiledCube]:
         """File the cubes of a filter, where None is everything; return them for `remove`."""
         copies: list[FiledCube] = []
-        for cube in (EVERYTHING,) if cubes is None else cubes:
-            self.file(FiledCube(owner, cube, copies))
+        try:
+            for cube in (EVERYTHING,) if cubes is None else cubes:
+                self.file(FiledCube(owner, cube, copies))
+        except BaseException:
+            self.remove(copies)
+            raise
         return copies
 
     def remove(self, copies: Iterable[FiledCube]) -> None:

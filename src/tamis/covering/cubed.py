@@ -31,10 +31,11 @@ class CubedFilters:
         return len(self._filed)
 
     def add(self, number: FilterNumber, profile: ComparedFilter) -> None:
-        """Add a filter."""
+        """Add a filter; if that fails, nothing has changed."""
+        first, last = profile.probes[0], profile.last
         self._filed[number] = self._access.add(number, profile.outer)
-        self._first_probes.add(number, profile.probes[0])
-        self._last_probes.add(number, profile.last)
+        self._first_probes.add(number, first)
+        self._last_probes.add(number, last)
 
     def remove(self, number: FilterNumber, profile: ComparedFilter) -> None:
         """Remove a filter."""
@@ -71,9 +72,9 @@ class CubedFilters:
             found = found & self._last_probes.within(outer, points_of)
         return [number for number in found if number in among]
 
-    def meeting(self, outer: Outer) -> Collection[FilterNumber]:
-        """Return the filters that may have something in common with some cubes."""
-        return self._access.meeting(outer)
+    def meeting(self, outer: Outer, among: FilterSet) -> Collection[FilterNumber]:
+        """Return those of some filters that may have something in common with some cubes."""
+        return [number for number in self._access.meeting(outer) if number in among]
 
     def assert_consistent(self) -> None:
         """Check the invariants; for tests."""

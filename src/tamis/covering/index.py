@@ -62,7 +62,7 @@ class CoveringIndex:
         return len(self._number_of)
 
     def __contains__(self, id_: object) -> bool:
-        return isinstance(id_, str | int) and id_ in self._number_of
+        return self.number_of(id_) is not None
 
     def __repr__(self) -> str:
         roots = self._forest.root_count
@@ -116,12 +116,15 @@ class CoveringIndex:
         return change
 
     def _store(self, given: IndexedFilter) -> FilterNumber:
-        number = self._free.pop() if self._free else len(self._filters)
+        number = self._free[-1] if self._free else len(self._filters)
+        # First what may fail: nothing refers to the number yet.
+        self._file(number, given)
+        if self._free:
+            self._free.pop()
         self._filters[number] = given
         self._numbers[given.key] = number
         self._everything.add(number)
         given.number = number
-        self._file(number, given)
         return number
 
     def _file(self, number: FilterNumber, stored: IndexedFilter) -> None:
@@ -135,10 +138,14 @@ class CoveringIndex:
 
     def _compile(self) -> None:
         """Give programs to the filters, from now on and to those that are there."""
-        self._is_compiled = True
         self._relations.begin_to_compile()
-        for number, stored in self._filters.items():
-            program = self._relations.indexed(stored.filter).program
+        programs = {
+            number: self._relations.indexed(stored.filter).program
+            for number, stored in self._filters.items()
+        }
+        self._is_compiled = True
+        for number, program in programs.items():
+            stored = self._filters[number]
             if program is None or stored.is_never:
                 continue
             self._cubes.remove(number, stored.profile)
@@ -236,15 +243,18 @@ class CoveringIndex:
             if is_certain or relations.intersects(filters[number], one):
                 yield number
         if len(self._cubes):
-            for number in self._cubes.meeting(relations.outer_cubes(one)):
+            for number in self._cubes.meeting(relations.outer_cubes(one), among):
                 if relations.intersects(filters[number], one):
                     yield number
 
     # --- what forests ask --------------------------------------------------------------------
 
-    def number_of(self, id_: Id) -> FilterNumber | None:
+    def number_of(self, id_: object) -> FilterNumber | None:
         """Return the number of the filter with an id."""
-        return self._number_of.get(id_) if isinstance(id_, str | int) else None
+        # A boolean is no id, although it equals 0 or 1.
+        if isinstance(id_, bool) or not isinstance(id_, str | int):
+            return None
+        return self._number_of.get(id_)
 
     def sequence_of(self, id_: Id) -> int:
         """Return the place of an id in the order of adding."""

@@ -120,6 +120,9 @@ class ValueOrder:
         return self._number_after(value) if kind is Kind.NUMBER else KINDS[kind].successor(value)
 
     def _number_after(self, value: float) -> int | float | None:
+        if value == math.inf:
+            # It stands for what lies above the largest float, and nothing lies above it.
+            return None
         if self.number_type is Type.INT:
             return _within_int64(math.floor(value) + 1)
         after = _float_after(value)

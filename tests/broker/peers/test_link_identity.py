@@ -18,9 +18,11 @@ from tamis.access import Principal
 from tamis.broker import Broker
 from tamis.broker.peers import peer_identities
 from tamis.broker.peers.link import LinkTerms
+from tamis.errors import RefusedError
 from tamis.protocol.peering import TopologyRequest, encode_link_frame
 from waiting import eventually_async
 
+from .local_links import local_brokers
 from .wires import PEER, Wires
 
 POLICY = """
@@ -166,3 +168,15 @@ async def test_a_peer_from_which_something_is_hidden_does_not_see_the_topology(
             wires.said.put_nowait(request)
             [brokers] = await eventually_async(partial(brokers_shown, wires))
             assert len(brokers) == count, name
+
+
+@run_async
+async def test_a_peer_is_known_however_its_address_is_written(tmp_path: Path) -> None:
+    async with local_brokers(tmp_path, [("north", "hub")]) as brokers:
+        north = brokers["north"].overlay
+        url = "http://hub.example:8765/tamis"
+        await north.add(url, None, None)
+        for other in (f"{url}/", "HTTP://Hub.example:8765/tamis", "ws://hub.example:8765/tamis"):
+            with pytest.raises(RefusedError, match=f"dials {url} already"):
+                await north.add(other, None, None)
+        await north.remove(url)

@@ -214,8 +214,8 @@ class Overlay:
             raise RefusedError(
                 Code.BAD_REQUEST, f"{url} is the address of this broker: give that of another"
             )
-        if url in self._diallers:
-            raise RefusedError(Code.CONFLICT, f"the broker dials {url} already")
+        if dialled := self._dialled(address):
+            raise RefusedError(Code.CONFLICT, f"the broker dials {dialled} already")
         if role is not None and self._settings.tokens_required:
             self._access_control.policy.require_roles([role])
         known = self._file.peers[url] = KnownPeer(url, token, role)
@@ -225,6 +225,12 @@ class Overlay:
             del self._file.peers[url]
             raise
         return _as_dialled(self._dial(_added(known)), None)
+
+    def _dialled(self, address: BrokerAddress) -> str | None:
+        """Return how a broker that is dialled already was written, such as with another slash."""
+        place = address.connect.partition("//")[2].lower()
+        known = ((url, parse_address(url).connect) for url in self._diallers)
+        return next((url for url, one in known if one.partition("//")[2].lower() == place), None)
 
     def _is_own(self, address: BrokerAddress) -> bool:
         """Return whether this broker listens at an address, as far as its settings tell."""
