@@ -316,7 +316,7 @@ class Consumer:
             self._registry.schedule_flush(self)
 
     def ask_for_no_more(self) -> None:
-        """Let the broker send no more events, so that others in a group get them."""
+        """Stop the broker from sending more events, so that others in a group get them."""
         self._grants_credit = False
 
     # --- called by the connection ----------------------------------------------------------------

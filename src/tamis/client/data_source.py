@@ -246,7 +246,7 @@ class DataSource:
         answer.start(lambda: self._answers.pop(asked.ask, None))
 
     def give_credit(self, ask: str, bytes_: int) -> None:
-        """Let an answer go on."""
+        """Resume an answer."""
         if ask in self._answers:
             self._answers[ask].give_credit(bytes_)
 

@@ -113,7 +113,7 @@ class QueryTracker:
         return ref in self._waiting
 
     def refused(self, ref: int, error: RefusedError) -> None:
-        """Tell a source or query that the broker refuses it."""
+        """Fail a source or query that the broker refuses."""
         about = self._waiting.pop(ref)
         if isinstance(about, DataSource):
             about.refused(error)

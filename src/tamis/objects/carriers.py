@@ -369,7 +369,7 @@ class EitherCarrier(Carrier):
         return any(each.takes(value) for each in self._carriers)
 
     def write(self, value: Any, at: PlaceSteps) -> object:
-        """Let the first that takes it write it."""
+        """Write it with the first carrier that accepts it."""
         return next(each for each in self._carriers if each.takes(value)).write(value, at)
 
     def restores(self, decoded: object) -> bool:
@@ -377,7 +377,7 @@ class EitherCarrier(Carrier):
         return any(each.restores(decoded) for each in self._carriers)
 
     def read(self, decoded: Any, at: PlaceSteps) -> object:
-        """Let the one that has written it read it."""
+        """Read it with the carrier that wrote it."""
         if isinstance(decoded, msgspec.Raw) and bytes(memoryview(decoded)[:1]) != b"{":
             decoded = msgspec.json.decode(decoded, type=self._rest)
         return next(each for each in self._carriers if each.restores(decoded)).read(decoded, at)

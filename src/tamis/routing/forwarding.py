@@ -137,7 +137,7 @@ class ForwardingTable:
     # --- what a link gets --------------------------------------------------------------------
 
     def enter(self, peer: str, digest: str) -> None:
-        """Let a filter that is admitted now go to a link, if it is available there."""
+        """Forward a filter that is admitted now to a link, if it is available there."""
         if self._sources[digest] != {peer}:
             self._enter(peer, digest)
 
@@ -147,7 +147,7 @@ class ForwardingTable:
             self._note(peer, forest.add(digest))
 
     def leave(self, peer: str, digest: str) -> None:
-        """Let a filter no longer go to a link."""
+        """Stop forwarding a filter to a link."""
         forest = self._forests[peer]
         if digest in forest:
             self._note(peer, forest.remove(digest))

@@ -72,7 +72,7 @@ class AdvertisementGate:
         self._meeting.pop(source, None)
 
     def touch(self, advertisement: str) -> None:
-        """Let the publishers of an advertisement be told, if they do not know it yet."""
+        """Mark an advertisement, so that its publishers are notified of what has changed."""
         self._changed.add(advertisement)
 
     def take_changed(self) -> set[str]:

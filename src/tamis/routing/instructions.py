@@ -58,7 +58,7 @@ class AwaitDrained(Instruction, frozen=True):
 
 
 class WantedChanged(Instruction, frozen=True):
-    """Tell a client whether anybody asks for what it advertised; before, nobody does."""
+    """Notify a client whether anybody asks for what it advertised; at first, nobody does."""
 
     advertisement: str
     """The id of the local advertisement."""

@@ -31,7 +31,7 @@ class LocalNames:
         return sorted(self._ids.get(name, ()))
 
     def put(self, id_: str, name: str) -> str | None:
-        """Let an id stand for a digest; return the digest for which none stands any more."""
+        """Map an id to a digest; return the digest to which no id maps any more."""
         gone = None if self._digests.get(id_) == name else self.take(id_)
         self._digests[id_] = name
         self._ids.setdefault(name, set()).add(id_)

@@ -224,7 +224,7 @@ class QueryRouter:
         return query.number, self._done()
 
     def credit(self, query: int, bytes_: int) -> list[QueryInstruction]:
-        """Let whoever asked here take so many more bytes of rows."""
+        """Grant whoever asked here so many more bytes of rows."""
         found = self._queries.get(query)
         if found is not None and found.asker is None:
             found.credit += bytes_
@@ -601,7 +601,7 @@ class QueryRouter:
     # --- helpers ---------------------------------------------------------------------------------
 
     def _advertise(self) -> None:
-        """Tell every connected peer what has changed: first what is new, then what is gone."""
+        """Send every connected peer what has changed: first what is new, then what is gone."""
         for peer in self.advertisements.connected:
             added, removed = self.advertisements.changes(peer)
             for one in added:

@@ -168,7 +168,7 @@ class AskSource(NamedTuple):
 
 
 class CreditSource(NamedTuple):
-    """Let a source send so many more bytes of rows."""
+    """Grant a source so many more bytes of rows."""
 
     source: int
     query: int
@@ -176,7 +176,7 @@ class CreditSource(NamedTuple):
 
 
 class StopSource(NamedTuple):
-    """Tell a source that nobody waits for its answer."""
+    """Cancel a source's answer, for which nobody waits."""
 
     source: int
     query: int
@@ -190,7 +190,7 @@ class DeliverRows(NamedTuple):
 
 
 class FinishQuery(NamedTuple):
-    """Tell whoever asked here that no more rows come."""
+    """End the rows for whoever asked here."""
 
     query: int
     report: QueryReport

@@ -29,7 +29,7 @@ class AdvertisingRouter(Protocol):
         """Return when it has handled an input, and what it says is carried out."""
 
     def put(self, given: RouterInput) -> None:
-        """Let it handle an input, after those before it."""
+        """Hand it an input, after those before it."""
 
 
 class WantedSink(Protocol):
@@ -70,7 +70,7 @@ class ClientAdvertisement:
         return self._told
 
     def tell(self) -> None:
-        """Tell the client, unless it knows."""
+        """Send the client the news, unless it has it."""
         if self._is_confirmed and self.wanted is not self._told:
             self._told = self.wanted
             self._sink.offer(WantedChange(advertisement=self.id, wanted=self._told))
@@ -151,7 +151,7 @@ class AdvertisingService:
             known.tell()
 
     def apply_policy(self) -> None:
-        """Tell clients whose rights have changed what they may know now."""
+        """Send clients whose rights have changed what they may know now."""
         for one in self._all.values():
             one.tell()
 

@@ -278,7 +278,7 @@ class Notifier:
         self._metrics.dropped.labels(SLOW).inc(count)
 
     async def _tell_losses(self, attachment: Attachment) -> None:
-        """Tell a reader how many events are lost, unless some may be hidden from it."""
+        """Send a reader the number of lost events, unless some may be hidden from it."""
         subscription = attachment.subscription
         if not subscription.shows_all_to(attachment.reader.rights):
             return
@@ -396,7 +396,7 @@ class Notifier:
     # --- settling --------------------------------------------------------------------------------
 
     def count_removed(self, subscription: ActiveSubscription, count: int) -> None:
-        """Tell a subscriber of events that retention removed before they were matched."""
+        """Report events to a subscriber that retention removed before they were matched."""
         self._acknowledgement_writer.count_lost(subscription, count, RETENTION)
 
     def drop_below(self, subscription: ActiveSubscription, sequence: int, count: int) -> None:

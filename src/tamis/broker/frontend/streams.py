@@ -83,7 +83,7 @@ async def long_poll(
 
 
 def make_known(scope: Scope) -> None:
-    """Tell the server that the client of a connection is authenticated."""
+    """Note for the server that the client of a connection is authenticated."""
     ticket = scope.get("state", {}).get("ticket")
     if ticket is not None:
         ticket.make_known()

@@ -351,7 +351,7 @@ class Links:
     # --- what is wanted here ---------------------------------------------------------------------
 
     def watch_local(self, listener: Listener) -> None:
-        """Tell a listener of all local subscriptions, now and whenever they change.
+        """Report all local subscriptions to a listener, now and whenever they change.
 
         It gets lists of `LocalFilterChange` on the event loop, in order, after they are in force.
         """
@@ -362,7 +362,7 @@ class Links:
         await self._local_filters.told()
 
     async def run(self) -> None:
-        """Tell the listener of changes until cancelled."""
+        """Report changes to the listener until cancelled."""
         await self._local_filters.run()
 
     def __iter__(self) -> Iterator[LinkSubscription]:

@@ -49,7 +49,7 @@ class LocalFilters:
         self._listener: Listener | None = None
 
     def watch(self, listener: Listener) -> None:
-        """Tell a listener of all subscriptions there are, and of all changes; on the event loop.
+        """Report all subscriptions to a listener, then all changes; on the event loop.
 
         It takes the place of the one before, and knows nothing yet.
         """
@@ -76,7 +76,7 @@ class LocalFilters:
             await self._idle.wait()
 
     async def run(self) -> None:
-        """Tell the listener until cancelled."""
+        """Report to the listener until cancelled."""
         while True:
             await self._work.wait()
             while self._changed:

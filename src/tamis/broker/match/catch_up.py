@@ -73,7 +73,7 @@ class CatchUp:
         self._health.clear(PROBLEM)
 
     async def _tell_losses(self, first: int, invalid: Sequence[int]) -> None:
-        """Tell all subscribers how many events could not be matched: any might have been theirs."""
+        """Report to all subscribers how many events could not be matched: any might be theirs."""
         register, stop = self._store.log.damage, self._store.log.next_sequence
         losses: dict[str, Callable[[int], int]] = {
             DAMAGE: lambda start: register.lost_in(start, stop),

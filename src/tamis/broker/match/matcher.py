@@ -230,7 +230,7 @@ class Matcher:
         return self.updater.take(MAX_CHANGES_ALONE if is_alone else MAX_CHANGES_PER_STEP)
 
     def _resolve(self, changes: Iterable[ChangeResult]) -> None:
-        """Tell those who asked for changes, and those who watch them, that they are made."""
+        """Answer those who asked for changes, and notify those who watch them."""
         for result in changes:
             result.resolve()
         self.on_changes()

@@ -300,7 +300,7 @@ async def exchange_hellos(transport: Transport, ours: LinkHello, seconds: float)
 
 
 async def say_refused(transport: Transport, reason: RefusedError | ProtocolError) -> None:
-    """Tell the other side why the connection ends, without waiting long."""
+    """Send the other side the reason why the connection ends, without waiting long."""
     code = reason.code if isinstance(reason, RefusedError) else Code.BAD_REQUEST
     frame = encode_link_frame(Refused(code=code, message=str(reason)))
     try:

@@ -93,7 +93,7 @@ class RoutedLinks(Protocol):
         """Return whether a peer may see everything, and so what a letter holds."""
 
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
-        """Tell a publisher whether anybody asks for what it advertised."""
+        """Notify a publisher whether anybody asks for what it advertised."""
 
 
 LazyInput = RouterInput | Callable[[], RouterInput]
@@ -127,7 +127,7 @@ class LinkRouter:
         return sum(map(len, self._waiting.values()))
 
     def put(self, given: LazyInput, source: str = NOBODY) -> None:
-        """Let the router handle an input, after those before it from the same source."""
+        """Hand the router an input, after those before it from the same source."""
         self._append(given, source, None)
 
     async def settled(self) -> None:
@@ -159,7 +159,7 @@ class LinkRouter:
         self._has_waiting.set()
 
     async def receive(self, peer: str, data: bytes) -> None:
-        """Let the router handle a message of a peer."""
+        """Hand the router a message of a peer."""
         try:
             message = _MESSAGES.decode(data)
         except FRAME_ERRORS as error:

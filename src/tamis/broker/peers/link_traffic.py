@@ -124,7 +124,7 @@ class LinkTraffic:
             self.router.router.restore(peer, self._queues.routes(peer).values(), kept.values())
 
     def start(self) -> None:
-        """Let the router work; with links of earlier runs, it hears of local subscriptions."""
+        """Start the router; with links of earlier runs, report local subscriptions to it."""
         self._supervisor.restart("router", self.router.run)
         if self.links:
             self._hear_local()
@@ -158,7 +158,7 @@ class LinkTraffic:
         await self.router.handle(given)
 
     def put(self, given: RouterInput) -> None:
-        """Let the router handle an input, after those before it."""
+        """Hand the router an input, after those before it."""
         self.router.put(given)
 
     # --- connections -----------------------------------------------------------------------------
@@ -173,7 +173,7 @@ class LinkTraffic:
         return link
 
     async def carry(self, link: PeerLink, connection: LinkConnection) -> TamisError:
-        """Let a connection carry what passes the link; return why it has ended."""
+        """Run a link over a connection; return why that has ended."""
         link.connection, link.problem = connection, ""
         try:
             # Nothing that the peer says is handled before. Others may keep the router busy, and
@@ -214,7 +214,7 @@ class LinkTraffic:
     # --- what comes over a connection ------------------------------------------------------------
 
     async def take_message(self, link: PeerLink, message: bytes) -> None:
-        """Let the router handle a message; after its first, events can go over the link."""
+        """Hand the router a message; after its first, events can go over the link."""
         await self.router.receive(link.peer, message)
         if link.is_greeted or link.connection is None or link.connection.is_ending:
             return
@@ -418,7 +418,7 @@ class LinkTraffic:
         return known is not None and not known.rights.hides_anything
 
     def note_wanted(self, advertisement: str, *, is_wanted: bool) -> None:
-        """Tell a publisher whether anybody asks for what it advertised."""
+        """Notify a publisher whether anybody asks for what it advertised."""
         self.on_wanted(advertisement, is_wanted)
 
 

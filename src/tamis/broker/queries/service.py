@@ -263,7 +263,7 @@ class QueryService:
         self._do(todo)
 
     def credit(self, client: QueryClient, id_: str, bytes_: int) -> None:
-        """Let a client take more bytes of rows of its query, if it still runs."""
+        """Grant a client more bytes of rows of its query, if it still runs."""
         number = self._query_ids.get((client, id_))
         if number is not None:
             self._do(self.router.credit(number, bytes_))

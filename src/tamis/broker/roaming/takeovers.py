@@ -289,7 +289,7 @@ class Takeovers:
     # --- the end ---------------------------------------------------------------------------------
 
     async def _take_leave(self, arriving: ActiveSubscription) -> None:
-        """Let the former home forget the subscription, and forget that there was one."""
+        """Ask the former home to remove the subscription, then forget that home."""
         await self._ask(arriving, RemovalRequest(**_named(arriving)))
 
         def forget() -> None:

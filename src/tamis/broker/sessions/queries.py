@@ -194,7 +194,7 @@ class Queries(SessionBase):
         return see
 
     def give_query_credit(self, query: str, bytes_: int) -> None:
-        """Let more bytes of rows of a query come."""
+        """Grant a query more bytes of rows."""
         if not 0 <= bytes_ <= MAX_CREDIT_BYTES:
             raise RefusedError(Code.BAD_REQUEST, "credit is a number of bytes")
         self._services.queries.credit(self, query, bytes_)

@@ -108,7 +108,7 @@ class Suspensions:
         self._flush = flush
 
     def begin(self, subscriptions: Sequence[ActiveSubscription]) -> None:
-        """Tell subscribers and the operator that the matcher has suspended subscriptions."""
+        """Notify subscribers and the operator of subscriptions that the matcher has suspended."""
         # Somebody may have ended it already, while it could not be written.
         subscriptions = [one for one in subscriptions if one.suspended_from]
         self._counter.inc(len(subscriptions))
