@@ -219,13 +219,10 @@ def ignoring_case(filter_: Filter) -> Filter:
     raise FilterTypeError(f"{filter_} has no variant that ignores case: only tests of texts do")
 
 
-class Term:
-    """An expression under construction, with Python's operators for arithmetic and comparison."""
+class _Comparable:
+    """Makes filters of Python's comparisons."""
 
-    __slots__ = ("_expression",)
-
-    def __init__(self, expression: Expression) -> None:
-        self._expression = expression
+    __slots__ = ()
 
     def __eq__(self, other: object) -> Filter:  # type: ignore[override]
         return self._compare("=", other)
@@ -244,6 +241,20 @@ class Term:
 
     def __ge__(self, other: object) -> Filter:
         return self._compare(">=", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def _compare(self, op: str, other: object) -> Filter:
+        raise NotImplementedError
+
+
+class Term(_Comparable):
+    """An expression under construction, with Python's operators for arithmetic and comparison."""
+
+    __slots__ = ("_expression",)
+
+    def __init__(self, expression: Expression) -> None:
+        self._expression = expression
 
     def __add__(self, other: object) -> Term:
         return _computed("+", self, other)
@@ -271,8 +282,6 @@ class Term:
 
     def __neg__(self) -> Term:
         return _computed("-", 0, self)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._expression}>"
@@ -382,33 +391,13 @@ class Attr(Term):
         return HasKind(self.name, _kind(kind))
 
 
-class CaselessAttr:
+class CaselessAttr(_Comparable):
     """An attribute whose texts are tested without regard to case; made by `attr(…).caseless`."""
 
     __slots__ = ("_attribute",)
 
     def __init__(self, attribute: Attr) -> None:
         self._attribute = attribute
-
-    def __eq__(self, other: object) -> Filter:  # type: ignore[override]
-        return self._compare("=", other)
-
-    def __ne__(self, other: object) -> Filter:  # type: ignore[override]
-        return self._compare("!=", other)
-
-    def __lt__(self, other: object) -> Filter:
-        return self._compare("<", other)
-
-    def __le__(self, other: object) -> Filter:
-        return self._compare("<=", other)
-
-    def __gt__(self, other: object) -> Filter:
-        return self._compare(">", other)
-
-    def __ge__(self, other: object) -> Filter:
-        return self._compare(">=", other)
-
-    __hash__ = None  # type: ignore[assignment]
 
     def between(self, low: str, high: str) -> Filter:
         """From `low` to `high`, both included."""

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
+from tamis.filters.atoms import MIRRORED
 from tamis.xml.correlation import InnerTest
 from tamis.xml.logic import AllHold, NodeCondition
 from tamis.xml.node_patterns import NodePattern, PatternStep, document_attribute
 from tamis.xml.nodes import XMLKind
 from tamis.xml.paths import ANY_NODE, AxisStep, NodePath, NodeStep, NodeUnion, Selection
-from tamis.xml.value_tests import MAX_XPATH_NUMBER, MIRRORED, ValueTest
+from tamis.xml.value_tests import MAX_XPATH_NUMBER, ValueTest
 from tamis.xml.values import without_extra_space
 from tamis.xml.xpath_terms import XPathComparison
 from tamis.xml.xpath_values import number_from

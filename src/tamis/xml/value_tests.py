@@ -12,7 +12,6 @@ from tamis.xml.node_patterns import NodePattern
 from tamis.xml.values import XQLValue
 
 COMPLEMENTS: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 MAX_LITERAL: Final = 1_000
 """Longer texts are not compared in the engine: events have the first 1,024 characters."""

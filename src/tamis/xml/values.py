@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import operator
 import re
-from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from typing import Any, Final
+from typing import Final
 
+from tamis.filters.atoms import COMPARISONS
 from tamis.filters.folding import fold
 
 XQLValue = str | int | float | date
@@ -24,15 +23,6 @@ _TIMESTAMP: Final = re.compile(
 _SPACE: Final = re.compile(r"[ \t\r\n]+")
 _MAX_CHARACTERS: Final = 400
 """Longer texts are never numbers: a float has at most some 320 digits before its point."""
-
-COMPARISONS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
-    "=": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
 
 
 def without_extra_space(text: str) -> str:

@@ -9,9 +9,9 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final, cast
 
+from tamis.filters.atoms import COMPARISONS
 from tamis.xml.logic import counts_as_true
 from tamis.xml.nodes import XMLNode
-from tamis.xml.values import COMPARISONS
 from tamis.xml.work import Evaluation
 
 XPathValue = Sequence[XMLNode] | str | float | bool
