@@ -115,6 +115,17 @@ def test_a_query_may_declare_its_prefixes(language: str) -> None:
     )
 
 
+@pytest.mark.parametrize("namespace", ["a}b", "{", "a/b", "//", "a[b,c]", "@", "a`b", "u" * 3_000])
+def test_a_declared_namespace_confuses_no_other_subscription(namespace: str) -> None:
+    engine = Engine()
+    engine.add("plain", "//b = 5", language="xql")
+    prolog = f'declare namespace n = "{namespace}"; '
+    for number, text in enumerate(("//n:b = 5", "a/n:b[n:c = 7 $and$ @n:d = 8]", "//n:* = 5")):
+        engine.add(number, prolog + text, language="xql")
+    assert engine.match_xml("<a><b>5</b></a>") == ["plain"]
+    assert engine.match_xml_batch(["<a><b>5</b></a>"])[0] == ["plain"]
+
+
 @pytest.mark.parametrize("language", ["xql", "xpath"])
 @pytest.mark.parametrize(
     ("text", "sentence"),
