@@ -92,6 +92,8 @@ def test_an_attack_is_refused_with_its_sentence(name: str) -> None:
 
 
 MISTAKES = {
+    "<a xmlns='größe'/>": 'the namespace "größe" is no URI: write what is not ASCII, and',
+    "<a xmlns:b='a b'/>": 'the namespace "a b" is no URI',
     "<a>\n<b></a>": "line 2, column 8: … </a> closes <b>, which was opened in line 2; write </b>",
     "<a>": "the text ends, and <a> of line 1 is not closed; write </a>",
     "<a": 'a ">" is missing at the end of the tag <a',

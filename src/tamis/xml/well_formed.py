@@ -87,6 +87,12 @@ _SENTENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             f"the prefix {{0}} stands for no namespace; {_PREFIX}",
         ),
     ),
+    "WAR_NS_URI": (
+        (
+            r"xmlns\S*: '(.{1,200}?)' is not a valid URI",
+            'the namespace "{0}" is no URI: write what is not ASCII, and blanks, as %…',
+        ),
+    ),
     "NS_ERR_QNAME": (
         (r"Failed to parse QName '(.{1,100}?)'", "{0} is no name with one prefix, such as a:b"),
     ),
