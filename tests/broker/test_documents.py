@@ -354,9 +354,10 @@ async def test_what_takes_too_long_to_check_is_told_as_lost(
         assert (await session.history(MANY_CHAIRS, language="xql")).events == []
 
 
+@pytest.mark.parametrize("group", [False, True])
 @run_async
 async def test_a_fetch_keeps_its_wait_while_checks_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: bool
 ) -> None:
     check, checks, loop = satisfies_exactly, 0, asyncio.get_running_loop()
     time = loop.time
@@ -371,7 +372,7 @@ async def test_a_fetch_keeps_its_wait_while_checks_run(
 
     monkeypatch.setattr(exact_checks, "satisfies_exactly", slowly)
     async with broker_of(tmp_path) as (broker, session):
-        await subscribe(session, MANY_CHAIRS, "s", language="xql")
+        await subscribe(session, MANY_CHAIRS, "s", language="xql", group=group)
         found = [CHAIRS if number in {7, 8, 18} else TABLES for number in range(20)]
         await publish_documents(session, *found)
         await settled(broker)
