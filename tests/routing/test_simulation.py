@@ -58,7 +58,7 @@ def test_an_overlay_keeps_its_promises_with_the_covering_index(first: int) -> No
         assert not simulate(seed, CoveringIndex).violations, seed
 
 
-@pytest.mark.parametrize("first", seeds(2_000, by_default=10)[::10])
+@pytest.mark.parametrize("first", seeds(SLOW_SEEDS, by_default=10)[::10])
 def test_queries_are_answered_while_links_break_brokers_crash_and_clients_roam(first: int) -> None:
     queries = 0
     for seed in range(first, first + 10):
