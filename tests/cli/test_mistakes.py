@@ -48,6 +48,7 @@ TAMIS = (sys.executable, "-m", "tamis.cli")
         (("pub", "--event", " <order/>"), "this looks like XML: give --xml"),
         (("macth",), "Did you mean 'match'?"),
         (("lint", "x = 1"), "No such command 'lint'. Did you mean 'check'?"),
+        (("sub", "x = 1", "--policy", "drop"), "what happens to a slow subscriber is --overflow"),
         (("explain", "-e", "{}"), "-e, which pub has; here an event is an argument"),
         (("check", "no-such.txt"), "is not a filter, and there is no file of this name"),
         (("status", "--url", "http://127.0.0.1:1"), "Connection refused; is a broker running"),

@@ -83,6 +83,7 @@ _SYNONYMS: Final = {
 # What the library that checks Typer's values says, and what we say.
 _PHRASES: Final = (
     # It could be a filter: options have two hyphens, but for some of one letter.
+    (r"^(No such option: --policy)$", r"\1; what happens to a slow subscriber is --overflow"),
     (r"^(No such option: -e)$", r"\1, which pub has; here an event is an argument, without it"),
     (r"^(No such option: -\w)$", r"\1; before a filter that begins with a hyphen, write --"),
     (r": Value error, ", ": "),
