@@ -6,58 +6,79 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pyspark
 
 from tamis.spark.runtime.java import provide_java
 from waiting import eventually
 
+HOST = "127.0.0.1"
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 
 
+class Cluster(NamedTuple):
+    """A cluster that runs: where its master is, and the processes of its workers."""
+
+    master: str
+    workers: list[int]
+
+
 @contextmanager
 def standalone(
-    folder: Path, workers: int = 1, variables: Mapping[str, str] | None = None
-) -> Iterator[str]:
-    """Run a cluster whose workers live below a folder; give the URL of its master."""
+    folder: Path,
+    workers: int = 1,
+    variables: Mapping[str, str] | None = None,
+    on_a_machine: Callable[[Sequence[str | Path]], Sequence[str | Path]] = lambda command: command,
+) -> Iterator[Cluster]:
+    """Run a cluster whose workers live below a folder, each as a command `on_a_machine`."""
     provide_java()
     with ExitStack() as stack:
 
-        def start(name: str, *arguments: str) -> Path:
+        def start(name: str, host: str, *arguments: str) -> tuple[Path, int]:
             place = folder / name
             place.mkdir(parents=True)
             log = place / "log"
+            command: list[str | Path] = [
+                SPARK_CLASS,
+                f"org.apache.spark.deploy.{arguments[0]}",
+                *arguments[1:],
+            ]
             process = subprocess.Popen(  # noqa: S603
-                [SPARK_CLASS, f"org.apache.spark.deploy.{arguments[0]}", *arguments[1:]],
+                on_a_machine(command),
                 cwd=place,
                 env={
                     **os.environ,
                     "SPARK_DAEMON_MEMORY": "256m",
-                    "SPARK_LOCAL_IP": "127.0.0.1",
                     "PYSPARK_PYTHON": sys.executable,
                     **(variables or {}),
+                    "SPARK_LOCAL_IP": host,
                 },
                 stdout=stack.enter_context(log.open("wb")),
                 stderr=subprocess.STDOUT,
             )
             stack.callback(process.wait)
             stack.callback(process.terminate)
-            return log
+            return log, process.pid
 
-        log = start("master", "master.Master", "--host", "127.0.0.1", "--port", "0", *_WEB)
+        log, _ = start("master", HOST, "master.Master", "--host", HOST, "--port", "0", *_WEB)
         eventually(lambda: _MASTER.search(log.read_text()), timeout=120)
-        [url] = _MASTER.findall(log.read_text())
+        cluster = Cluster(_MASTER.findall(log.read_text())[0], [])
         for number in range(workers):
-            name = f"worker-{number}"
-            options = ["--host", "127.0.0.1", "--cores", "1", "--memory", "1g", *_WEB]
-            log = start(name, "worker.Worker", *options, "--work-dir", str(folder / name), url)
+            # What executors of the same host have shuffled, Spark reads from its own disk.
+            name, host = f"worker-{number}", f"127.0.0.{number + 2}"
+            options = ["--host", host, "--cores", "1", "--memory", "1g", *_WEB]
+            # Relative to the folder that the worker starts in.
+            place = ["--work-dir", "work", cluster.master]
+            log, process = start(name, host, "worker.Worker", *options, *place)
             eventually(lambda log=log: _REGISTERED in log.read_text(), timeout=120)  # type: ignore[misc]
-        yield url
+            cluster.workers.append(process)
+        yield cluster
 
 
 _WEB = ("--webui-port", "0")

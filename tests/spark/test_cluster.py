@@ -22,8 +22,8 @@ def test_relative_paths_reach_the_workers(tmp_path: Path) -> None:
     (home / "demo" / "events" / "a.jsonl").write_text('{"price": 5}\n{"price": 50}\n')
     rows = [{"id": "cheap", "filter": "price < 10"}, {"id": "dear", "filter": "price > 10"}]
     (home / "subscriptions.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with standalone(tmp_path / "cluster", workers=1) as master:
-        library = ["--library", "library", "--master", master]
+    with standalone(tmp_path / "cluster", workers=1) as cluster:
+        library = ["--library", "library", "--master", cluster.master]
         _run(home, "compile", "subscriptions.jsonl", *library)
         results = ["--to", "matches", "--report", "report.html", "--output", "pairs"]
         _run(home, "match", "demo/events", *library, *results)

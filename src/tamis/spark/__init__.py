@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from tamis.spark.connectors.batches import Batch, Pin, total
     from tamis.spark.connectors.broker_sink import BrokerSink
     from tamis.spark.connectors.broker_stream import read_broker
-    from tamis.spark.connectors.folder import read_batches, read_results
     from tamis.spark.connectors.kafka_sink import KafkaSink
+    from tamis.spark.connectors.results import read_batches, read_results
     from tamis.spark.connectors.table_sink import TableSink
     from tamis.spark.files.forecast import Forecast, forecast_files
     from tamis.spark.files.generate import Generated, event_rows, generate, subscription_rows
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tamis.spark.report.experiment import density_experiment
     from tamis.spark.report.report import MatchRun, write_report
     from tamis.spark.runtime.session import local_session
+    from tamis.spark.streaming.follow import follow_changes
     from tamis.spark.streaming.stream import StreamOptions, stream, stream_files
 else:
     __getattr__, __dir__ = lazy_exports(
@@ -39,7 +40,7 @@ else:
             "tamis.spark.connectors.batches": "Batch Pin total",
             "tamis.spark.connectors.broker_sink": "BrokerSink",
             "tamis.spark.connectors.broker_stream": "read_broker",
-            "tamis.spark.connectors.folder": "read_batches read_results",
+            "tamis.spark.connectors.results": "read_batches read_results",
             "tamis.spark.connectors.kafka_sink": "KafkaSink",
             "tamis.spark.connectors.table_sink": "TableSink",
             "tamis.spark.files.forecast": "Forecast forecast_files",
@@ -55,6 +56,7 @@ else:
             "tamis.spark.report.experiment": "density_experiment",
             "tamis.spark.report.report": "MatchRun write_report",
             "tamis.spark.runtime.session": "local_session",
+            "tamis.spark.streaming.follow": "follow_changes",
             "tamis.spark.streaming.stream": "StreamOptions stream stream_files",
         },
     )
@@ -80,6 +82,7 @@ __all__ = [
     "compile_subscriptions",
     "density_experiment",
     "event_rows",
+    "follow_changes",
     "forecast_files",
     "generate",
     "local_session",

@@ -28,6 +28,7 @@ from tamis.spark.connectors.broker_stream import POSITION
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.runtime.failures import reason_of
+from tamis.spark.runtime.records import record_folder
 from tamis.spark.streaming.stream import sink_of
 from tamis.storage import NewRecord, Storage
 
@@ -177,7 +178,7 @@ def test_what_the_broker_refuses_is_said_by_spark(
 def test_an_unreachable_broker_is_reported_at_once(spark: SparkSession) -> None:
     with pytest.raises(SparkError, match="cannot be reached"):
         read_broker(spark, "http://127.0.0.1:9", patience="0.1")
-    owner = SinkOwner("a", Path(), has_begun=False)
+    owner = SinkOwner("a", record_folder("."), has_begun=False)
     with pytest.raises(SparkError, match="cannot be published at"):
         BrokerSink("http://127.0.0.1:9", patience="0.1").check(owner)
 

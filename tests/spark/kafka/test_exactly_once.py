@@ -22,6 +22,7 @@ from tamis.errors import SchemaError, SparkError
 from tamis.languages import parse
 from tamis.spark import KafkaSink
 from tamis.spark.connectors.sink import SinkOwner
+from tamis.spark.runtime.records import record_folder
 from waiting import eventually
 
 TESTS = Path(__file__).parents[2]
@@ -128,7 +129,7 @@ def test_a_reader_of_what_is_committed_sees_each_match_once(tmp_path: Path) -> N
 def test_a_server_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
     sink = KafkaSink("127.0.0.1:9", "matches", patience=0.2)
     with pytest.raises(SparkError, match=r"^results cannot be sent to the topic matches of Kafka"):
-        sink.check(SinkOwner("stream", tmp_path, has_begun=False))
+        sink.check(SinkOwner("stream", record_folder(tmp_path), has_begun=False))
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ _ADDRESS = re.compile(r"Running on (http://127.0.0.1:\d+)")
 @contextmanager
 def object_store(folder: Path) -> Iterator[str]:
     """Run the service with the bucket `bucket`; give its address."""
+    folder.mkdir(exist_ok=True)
     python = folder / "environment" / "bin" / "python"
     subprocess.run([sys.executable, "-m", "venv", folder / "environment"], check=True)  # noqa: S603
     uv = Path(sys.executable).with_name("uv")

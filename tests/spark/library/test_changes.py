@@ -122,6 +122,38 @@ def test_more_than_a_thousand_changed_versions(tmp_path: Path) -> None:
     print(f"\n{versions:,} versions, 0 differences")
 
 
+def one_after_another(known: dict[str, str], rows: list[ChangeRow]) -> dict[str, str]:
+    """Return the subscriptions after changes of which each sees those before it."""
+    after = dict(known)
+    for row in rows:
+        if row["change"] == "delete":
+            after.pop(row["id"], None)
+        elif "<<" not in row["filter"]:
+            after[row["id"]] = row["filter"]
+    return after
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_changes_in_order_leave_what_they_leave_one_by_one(seed: int, tmp_path: Path) -> None:
+    rng = Random(seed)
+    known = {f"s{n}": f"price < {n % 12}" for n in range(4)}
+    library = base(tmp_path, known)
+    for _ in range(15):
+        rows = [
+            {
+                "id": rng.choice(("s0", "s1", "n0", "n1", "n2")),
+                "filter": drawn_filter(rng),
+                "change": rng.choice(("insert", "update", "delete")),
+            }
+            for _ in range(rng.randrange(1, 9))
+        ]
+        known = one_after_another(known, rows)
+        report = apply_changes(library, rows, in_order=True)
+        assert report.changes == len(rows) == sum(report[2:7])
+        assert report.rejected == report.version.rejected_rows().num_rows
+        assert matched(report.version) == by_the_oracle(known)
+
+
 def test_shards_of_changes_stay_few(tmp_path: Path) -> None:
     library = base(tmp_path, {f"s{n}": "price < 5" for n in range(50)})
     for n in range(60):

@@ -16,7 +16,7 @@ import pytest
 
 from spark.library.object_store import connected, object_store
 from tamis.errors import LibraryError
-from tamis.spark.library.stores import LibraryStore, StoreAccess
+from tamis.spark.runtime.stores import ObjectStore, StoreAccess
 
 TESTS = Path(__file__).parents[2]
 SECRET = "a-secret-that-shows-nowhere"  # noqa: S105 - of no service
@@ -46,7 +46,7 @@ def test_wrong_credentials_are_one_sentence_without_them() -> None:
         address = f"http://127.0.0.1:{server.server_port}"
         options = {"fs.s3a.access.key": "key", "fs.s3a.secret.key": SECRET}
         options |= {"fs.s3a.endpoint": address, "fs.s3a.endpoint.region": "us-east-1"}
-        store = LibraryStore("s3a://bucket/library", StoreAccess(options))
+        store = ObjectStore("s3a://bucket/library", StoreAccess(options))
         with pytest.raises(LibraryError, match="the store refuses the credentials") as caught:
             store.names("versions")
         server.shutdown()

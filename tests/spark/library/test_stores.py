@@ -18,7 +18,7 @@ from tamis.spark.library.file_cache import FileCache
 from tamis.spark.library.manifests import LibraryFile, VersionManifest, new_manifest
 from tamis.spark.library.places import Draft, LibraryPlace
 from tamis.spark.library.store_library import StoreVersions
-from tamis.spark.library.stores import LibraryStore, StoreAccess, is_remote
+from tamis.spark.runtime.stores import ObjectStore, StoreAccess, is_remote
 
 URL = "s3a://bucket/library"
 
@@ -30,11 +30,11 @@ class FolderAccess(StoreAccess):
         super().__init__({"folder": str(folder)})
         self.folder = folder
 
-    def file_system(self, url: str) -> tuple[fs.FileSystem, str]:  # noqa: ARG002
+    def file_system(self, *_: object) -> tuple[fs.FileSystem, str]:
         return fs.LocalFileSystem(), str(self.folder)
 
 
-class CountingStore(LibraryStore):
+class CountingStore(ObjectStore):
     """Counts how often objects are read."""
 
     reads = 0
@@ -50,7 +50,7 @@ def store(tmp_path: Path) -> CountingStore:
     return CountingStore(URL, FolderAccess(tmp_path / "store"))
 
 
-def put(store: LibraryStore, data: bytes) -> LibraryFile:
+def put(store: ObjectStore, data: bytes) -> LibraryFile:
     digest = hashlib.sha256(data).hexdigest()
     store.write(f"files/{digest}", data)
     return LibraryFile(f"files/{digest}", len(data), digest)
@@ -90,7 +90,7 @@ def test_addresses_of_stores_are_recognised(path: str | Path, remote: bool) -> N
 
 def test_a_store_that_arrow_does_not_know_is_reported() -> None:
     with pytest.raises(LibraryError, match=r"ftp://x/y cannot be used: Arrow does not reach such"):
-        LibraryStore("ftp://x/y")
+        ObjectStore("ftp://x/y")
 
 
 def test_options_never_show() -> None:
@@ -139,13 +139,13 @@ def test_no_two_compilations_publish_the_same_number(tmp_path: Path) -> None:
     access = FolderAccess(tmp_path)
 
     def publish(rows: int) -> int:
-        versions = StoreVersions(LibraryStore(URL, access))
+        versions = StoreVersions(ObjectStore(URL, access))
         return _number(versions.publish(versions.draft(), manifest(rows)))
 
     with ThreadPoolExecutor(8) as pool:
         numbers = list(pool.map(publish, range(1, 41)))
     assert len(set(numbers)) == 40
-    found = StoreVersions(LibraryStore(URL, access))
+    found = StoreVersions(ObjectStore(URL, access))
     for rows, number in enumerate(numbers, 1):
         assert f'"rows": {rows},'.encode() in found.manifest(number)
 
@@ -206,9 +206,9 @@ SLOW_FETCH = """
 import sys
 from tamis.spark.library.file_cache import FileCache
 from tamis.spark.library.manifests import LibraryFile
-from tamis.spark.library.stores import LibraryStore
+from tamis.spark.runtime.stores import ObjectStore
 
-class SlowStore(LibraryStore):
+class SlowStore(ObjectStore):
     def __init__(self): pass
     def address(self, name): return name
     def chunks(self, name):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Final, Unpack
 
 import pyarrow as pa
@@ -15,9 +14,9 @@ from tamis.errors import SparkError, TamisError
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.connectors.broker_log import BrokerOptions, tls_context
 from tamis.spark.connectors.messages import by_publisher, messages_of
+from tamis.spark.connectors.sent import SentBatches
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.matching.counts import Tally
-from tamis.spark.runtime.records import read_record, write_record
 
 # The bits that number the events of a batch; the next batch begins above all of them.
 _EVENT_BITS: Final = 32
@@ -36,7 +35,7 @@ class BrokerSink:
     def __init__(self, url: str, **options: str) -> None:
         self._options: Final = BrokerOptions.parse({**options, "url": url})
         self._stream = ""
-        self._sent = Path()
+        self._sent: Final = SentBatches()
 
     @property
     def name(self) -> str:
@@ -51,12 +50,11 @@ class BrokerSink:
     def open(self, owner: SinkOwner) -> None:
         """Remember the stream whose results are published."""
         self._stream = owner.stream
-        self._sent = owner.checkpoint / "tamis" / "sent.json"
+        self._sent.open(owner)
 
     def has(self, pin: Pin) -> bool:
         """Return whether all of a batch was published."""
-        sent = read_record(self._sent, Batch)
-        return sent is not None and (sent.number, sent.offsets) == (pin.batch, pin.offsets)
+        return self._sent.has(pin)
 
     def tally(self) -> Tally:
         """Return a counter for the events of a batch."""
@@ -71,7 +69,7 @@ class BrokerSink:
         assert tally is not None  # noqa: S101 - `tally` made it
         self._publish(results, pin)
         batch = Batch.of(pin, tally.counts())
-        write_record(self._sent, batch)
+        self._sent.keep(batch)
         return batch
 
     def _publish(self, messages: DataFrame, pin: Pin) -> None:

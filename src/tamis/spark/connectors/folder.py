@@ -1,4 +1,4 @@
-"""A sink that writes results to a folder, each batch exactly once, and readers for that folder.
+"""A sink that writes results to a folder, each batch exactly once.
 
 ::
 
@@ -16,55 +16,30 @@ batch that runs again after its commit writes nothing.
 
 from __future__ import annotations
 
-import json
 import shutil
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from uuid import uuid4
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql import types as T  # noqa: N812
+from pyspark.sql import DataFrame
 
-from tamis.errors import SchemaError, StreamError
 from tamis.spark.connectors.batches import Batch, Pin
+from tamis.spark.connectors.results import BATCH, ResultRecords
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.matching.counts import Tally, write
-from tamis.spark.runtime.records import local_folder, read_record, write_record
+from tamis.spark.runtime.records import LocalFolder, write_record
 
 DRAFT: Final = "_writing-"
-OWNER: Final = "_tamis/stream.json"
-COLUMNS: Final = "_tamis/columns.json"
-BATCH: Final = "_batch.json"
-
-
-def read_results(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
-    """Return the results that a stream has committed to a folder so far.
-
-    In addition to the columns of the output there are `version`, `outcome` and `batch`.
-    """
-    folder = local_folder(path)
-    recorded = read_record(folder / COLUMNS, dict[str, Any])
-    if recorded is None:
-        raise StreamError(folder, "there are no results of a stream in it yet")
-    schema = T.StructType.fromJson(json.loads(recorded["schema"]))
-    schema = schema.add("outcome", T.StringType()).add("batch", T.IntegerType())
-    return spark.read.schema(schema).parquet(str(folder))
-
-
-def read_batches(path: str | PathLike[str]) -> list[Batch]:
-    """Return the batches that a stream has committed to a folder, oldest first."""
-    places = sorted(local_folder(path).glob(f"batch=*/{BATCH}"))
-    batches = (read_record(place, Batch) for place in places)
-    return [batch for batch in batches if batch is not None]
 
 
 class FolderSink:
     """A folder of Parquet."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path: Final = local_folder(path)
+        self._records: Final = ResultRecords(path)
+        assert isinstance(self._records.folder, LocalFolder)  # noqa: S101 - a store has its own
+        self.path: Final = self._records.folder.path
 
     @property
     def name(self) -> str:
@@ -73,43 +48,17 @@ class FolderSink:
 
     def check(self, owner: SinkOwner) -> None:
         """Raise if the folder holds something else, or lacks earlier results of the stream."""
-        recorded = read_record(self.path / OWNER, dict)
-        if recorded is None:
-            self._require_new(owner)
-        elif recorded["stream"] != owner.stream:
-            raise StreamError(
-                self.path,
-                "it holds the results of another stream, whose checkpoint is "
-                f"{recorded['checkpoint']}; name another folder",
-            )
-
-    def _require_new(self, owner: SinkOwner) -> None:
-        if self.path.exists() and any(self.path.iterdir()):
-            raise StreamError(self.path, "it holds something else; name a new folder for results")
-        if owner.has_begun:
-            raise StreamError(
-                self.path,
-                f"it lacks the results of the batches that the checkpoint {owner.checkpoint} has "
-                "seen; to begin again, name a new checkpoint",
-            )
+        self._records.check(owner, lambda: not self.path.exists() or not any(self.path.iterdir()))
 
     def open(self, owner: SinkOwner) -> None:
         """Take the folder for a stream, and remove unfinished batches."""
-        record = {"stream": owner.stream, "checkpoint": str(owner.checkpoint)}
-        write_record(self.path / OWNER, record)
+        self._records.take(owner)
         for draft in self.path.glob(f"{DRAFT}*"):
             shutil.rmtree(draft, ignore_errors=True)
 
     def has(self, pin: Pin) -> bool:
         """Return whether a batch is committed, and raise if it has other events."""
-        recorded = read_record(self.place(pin.batch) / BATCH, Batch)
-        if recorded is not None and recorded.offsets != pin.offsets:
-            raise StreamError(
-                self.path,
-                f"it holds a batch {pin.batch} of other events, as if the checkpoint had been set "
-                "back; begin again with a new checkpoint and a new folder of results",
-            )
-        return recorded is not None
+        return self._records.has(f"{self.place(pin.batch).name}/{BATCH}", pin)
 
     def tally(self) -> Tally:
         """Return a counter for the events of a batch."""
@@ -117,9 +66,7 @@ class FolderSink:
 
     def prepare(self, results: DataFrame, pin: Pin) -> DataFrame:
         """Return results with their version; require the columns of the first batch."""
-        results = results.withColumn("version", F.lit(pin.version))
-        self._require_columns(results)
-        return results
+        return self._records.prepared(results, pin)
 
     def write(self, results: DataFrame, pin: Pin, tally: Tally | None) -> Batch:
         """Write a batch to a draft folder, and rename it."""
@@ -128,7 +75,7 @@ class FolderSink:
         try:
             write(results, str(draft))
             batch = Batch.of(pin, tally.counts())
-            write_record(draft / BATCH, batch)
+            write_record(LocalFolder(draft), BATCH, batch)
             self.commit(draft, pin.batch)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -146,15 +93,3 @@ class FolderSink:
     def place(self, batch: int) -> Path:
         """Return the folder of a committed batch; Spark reads its name as a value."""
         return self.path / f"batch={batch:08}"
-
-    def _require_columns(self, results: DataFrame) -> None:
-        recorded = read_record(self.path / COLUMNS, dict[str, Any])
-        if recorded is None:
-            columns = {"columns": results.schema.simpleString(), "schema": results.schema.json()}
-            write_record(self.path / COLUMNS, columns)
-        elif recorded["columns"] != results.schema.simpleString():
-            raise SchemaError(
-                f"the results have other columns than those in {self.path}: "
-                f"{results.schema.simpleString()}, and not {recorded['columns']}; stream what has "
-                "changed with a new checkpoint to a new folder"
-            )

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from hashlib import md5
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
@@ -27,9 +26,9 @@ from tamis.errors import SchemaError, SparkError
 from tamis.lazy import require_extra
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.connectors.messages import by_publisher, messages_of
+from tamis.spark.connectors.sent import SentBatches
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.matching.counts import Tally
-from tamis.spark.runtime.records import read_record, write_record
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -66,7 +65,7 @@ class KafkaSink:
             raise SchemaError(f"a sink needs a publisher, and not {publishers}")
         self._publishers: Final = publishers
         self._target = KafkaTarget(servers, topic, patience, dict(options or {}))
-        self._sent = Path()
+        self._sent: Final = SentBatches()
 
     @property
     def name(self) -> str:
@@ -80,12 +79,11 @@ class KafkaSink:
     def open(self, owner: SinkOwner) -> None:
         """Remember the stream, whose id is new with a new checkpoint, as its batches are."""
         self._target = self._target._replace(stream=owner.stream)
-        self._sent = owner.checkpoint / "tamis" / "sent.json"
+        self._sent.open(owner)
 
     def has(self, pin: Pin) -> bool:
         """Return whether all of a batch is known to be sent."""
-        sent = read_record(self._sent, Batch)
-        return sent is not None and (sent.number, sent.offsets) == (pin.batch, pin.offsets)
+        return self._sent.has(pin)
 
     def tally(self) -> Tally:
         """Return a counter for the events of a batch."""
@@ -106,7 +104,7 @@ class KafkaSink:
 
         results.mapInArrow(send, "sent long").write.format("noop").mode("overwrite").save()
         done = Batch.of(pin, tally.counts())
-        write_record(self._sent, done)
+        self._sent.keep(done)
         return done
 
 

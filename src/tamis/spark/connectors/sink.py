@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from pyspark.sql import DataFrame
@@ -11,6 +10,7 @@ from pyspark.sql import DataFrame
 from tamis.errors import SchemaError
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.matching.counts import Tally
+from tamis.spark.runtime.records import RecordFolder
 
 ADDED: Final = ("version", "outcome", "batch")
 
@@ -22,7 +22,7 @@ class SinkOwner(NamedTuple):
 
     stream: str
     """The id of the stream."""
-    checkpoint: Path
+    checkpoint: RecordFolder
     has_begun: bool
     """Whether the stream has begun a batch before."""
 

@@ -8,6 +8,7 @@ number grows as the logarithm of what changed.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from os import PathLike
@@ -41,11 +42,13 @@ _ABSORBED_TIMES: Final = 4
 _MAX_ATTEMPTS: Final = 20
 _COLUMNS: Final = ("id", "filter", "language", "mode", "expires_at", "change")
 
+_COUNTED: Final = ("inserted", "updated", "deleted", "rejected", "superseded")
+
 ChangeRow = dict[str, Any]
 
 
 class ChangeReport(NamedTuple):
-    """The outcome of changes: changes = inserted + updated + deleted + rejected."""
+    """The outcome of changes: changes = inserted + updated + deleted + rejected + superseded."""
 
     version: Version
     changes: int
@@ -53,6 +56,8 @@ class ChangeReport(NamedTuple):
     updated: int
     deleted: int
     rejected: int
+    superseded: int
+    """Those of a feed that a later one of the same batch made pointless."""
     seconds: float
 
 
@@ -67,26 +72,32 @@ def change_subscriptions(
     """
     target = library if isinstance(library, Library) else Library(library)
     started = time.monotonic()
-    report = apply_changes(target, _rows(changes))
+    report = apply_changes(target, change_rows(changes))
     return report._replace(seconds=time.monotonic() - started)
 
 
-def apply_changes(target: Library, rows: list[ChangeRow]) -> ChangeReport:
-    """Publish a version with changes given as mappings."""
+def apply_changes(
+    target: Library, rows: list[ChangeRow], *, in_order: bool = False
+) -> ChangeReport:
+    """Publish a version with changes given as mappings.
+
+    An id may have several if they are `in_order`; the last one without a mistake counts.
+    """
     started = time.monotonic()
     for _ in range(_MAX_ATTEMPTS):
         base = target.latest()
         base.check()
         with target.draft() as draft:
-            change = _Change(base, draft, rows)
+            change = _Change(base, draft, rows, in_order=in_order)
             version = target.publish_after(base, draft, change.manifest())
         if version is not None:
-            counts = change.counts
+            counts = (change.counts[name] for name in _COUNTED)
             return ChangeReport(version, len(rows), *counts, time.monotonic() - started)
     raise LibraryError(target.location, "others publish versions all the time; try again later")
 
 
-def _rows(changes: DataFrame) -> list[ChangeRow]:
+def change_rows(changes: DataFrame, *also: str) -> list[ChangeRow]:
+    """Return the rows of a table of changes, with the columns that a library knows and others."""
     kind = id_type(changes)
     if "change" not in changes.columns:
         hint = did_you_mean("change", changes.columns)
@@ -94,7 +105,7 @@ def _rows(changes: DataFrame) -> list[ChangeRow]:
             'the table of changes has no column "change", which is insert, update or delete'
             f"{'; ' + hint if hint else ''}"
         )
-    names = [name for name in _COLUMNS if name in changes.columns]
+    names = [name for name in (*_COLUMNS, *also) if name in changes.columns]
     chosen = changes.select(*names).limit(MAX_CHANGES + 1)
     table = collect_table(chosen.withColumn("id", chosen["id"].cast(kind)))
     if table.num_rows > MAX_CHANGES:
@@ -108,7 +119,9 @@ def _rows(changes: DataFrame) -> list[ChangeRow]:
 class _Change:
     """The next version, made from a version and some changes."""
 
-    def __init__(self, base: Version, draft: Draft, rows: list[ChangeRow]) -> None:
+    def __init__(
+        self, base: Version, draft: Draft, rows: list[ChangeRow], *, in_order: bool
+    ) -> None:
         self._base = base
         self._draft = draft
         manifest = base.manifest
@@ -124,28 +137,50 @@ class _Change:
         """The ids whose former subscriptions are left out."""
         self._given: list[ChangeRow] = []
         """The rows in the shard of changes."""
-        self.counts = self._apply(rows)
+        self.counts: Counter[str] = Counter()
+        if in_order:
+            self._apply_last(rows)
+        else:
+            self._apply(rows)
 
-    def _apply(self, rows: list[ChangeRow]) -> tuple[int, int, int, int]:
-        """Add or leave out what each row names; return the counts of the report."""
-        inserted = updated = deleted = rejected = 0
+    def _apply(self, rows: list[ChangeRow]) -> None:
+        """Add or leave out what each row names."""
         firsts: dict[Any, int] = {}
         for number, row in enumerate(rows, 1):
-            first, known = firsts.setdefault(row["id"], number), row["id"] in self._places
-            error = _mistake(row, number, first, known=known)
-            if error is not None:
-                self._builder.reject(row, number, error)
-                rejected += 1
-            elif row["change"] == "delete":
-                self._gone.add(row["id"])
-                deleted += 1
-            elif self._builder.add(row, number, first):
-                self._given.append(row)
-                self._gone.add(row["id"])
-                updated, inserted = updated + known, inserted + (not known)
+            self.counts[self._outcome(row, number, firsts.setdefault(row["id"], number))] += 1
+
+    def _apply_last(self, rows: list[ChangeRow]) -> None:
+        """Add or leave out what the last row of each id names that has no mistake."""
+        left = Counter(row["id"] for row in rows)
+        settled: set[Any] = set()
+        for number, row in reversed([*enumerate(rows, 1)]):
+            left[row["id"]] -= 1
+            if row["id"] in settled:
+                outcome = "superseded"
+            elif row["change"] == "delete" and left[row["id"]] and row["id"] not in self._places:
+                # What it deletes came in the same batch.
+                outcome = "deleted"
             else:
-                rejected += 1
-        return inserted, updated, deleted, rejected
+                outcome = self._outcome(row, number, number)
+            if outcome != "rejected":
+                settled.add(row["id"])
+            self.counts[outcome] += 1
+
+    def _outcome(self, row: ChangeRow, number: int, first: int) -> str:
+        """Do what a row says, if it has no mistake; return what was done."""
+        known = row["id"] in self._places
+        error = _mistake(row, number, first, known=known)
+        if error is not None:
+            self._builder.reject(row, number, error)
+            return "rejected"
+        if row["change"] == "delete":
+            self._gone.add(row["id"])
+            return "deleted"
+        if not self._builder.add(row, number, first):
+            return "rejected"
+        self._given.append(row)
+        self._gone.add(row["id"])
+        return "updated" if known else "inserted"
 
     def manifest(self) -> VersionManifest:
         """Write the shard of changes, and return the manifest of the version."""

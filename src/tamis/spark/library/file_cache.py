@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from tamis.errors import LibraryError
 from tamis.spark.library.manifests import LibraryFile
-from tamis.spark.library.stores import LibraryStore
+from tamis.spark.runtime.stores import ObjectStore
 
 FOLDER_VARIABLE: Final = "TAMIS_LIBRARY_CACHE"
 SIZE_VARIABLE: Final = "TAMIS_LIBRARY_CACHE_BYTES"
@@ -46,7 +46,7 @@ class FileCache:
             raise LibraryError(default, f"{SIZE_VARIABLE} should be a number, but is {size!r}")
         return cls(Path(named) if named else default, int(size))
 
-    def path(self, store: LibraryStore, file: LibraryFile) -> Path:
+    def path(self, store: ObjectStore, file: LibraryFile) -> Path:
         """Return a copy of a file, fetching it if this machine has none or a damaged one."""
         place = self.folder / file.sha256
         if self._is_right(place, file):
@@ -84,7 +84,7 @@ class FileCache:
             self._verified.add(identity)
         return right
 
-    def _fetch(self, store: LibraryStore, file: LibraryFile, place: Path) -> None:
+    def _fetch(self, store: ObjectStore, file: LibraryFile, place: Path) -> None:
         beside = place.with_name(f"{place.name}.{uuid4().hex}.part")
         digest, size = hashlib.sha256(), 0
         try:

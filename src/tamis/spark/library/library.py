@@ -37,9 +37,10 @@ from tamis.spark.library.manifests import (
     describe_file,
     encode_manifest,
 )
-from tamis.spark.library.places import Draft, LibraryPlace, driver_access, shared_access
+from tamis.spark.library.places import Draft, LibraryPlace
 from tamis.spark.library.store_library import StoreVersions
-from tamis.spark.library.stores import LibraryStore, is_remote
+from tamis.spark.runtime.store_access import driver_access, shared_access
+from tamis.spark.runtime.stores import ObjectStore, is_remote
 from tamis.units import count
 
 # Files whose checksum was right. A stream checks before every batch, and files do not change.
@@ -50,7 +51,7 @@ class Version:
     """One version of a library, which never changes."""
 
     def __init__(
-        self, path: Path | str, manifest: VersionManifest, store: LibraryStore | None = None
+        self, path: Path | str, manifest: VersionManifest, store: ObjectStore | None = None
     ) -> None:
         self.location: Final = str(path)
         self.manifest: Final = manifest
@@ -149,7 +150,7 @@ class Version:
         return f"<Version {self.number}: {held} in {self.location}>"
 
 
-def _check_object(store: LibraryStore, file: LibraryFile) -> None:
+def _check_object(store: ObjectStore, file: LibraryFile) -> None:
     size = store.size(file.name)
     if size is None:
         raise LibraryError(
@@ -188,7 +189,7 @@ class Library:
     """Versions of compiled subscriptions under one path, or one address in a store."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self._store = LibraryStore(str(path), driver_access()) if is_remote(path) else None
+        self._store = ObjectStore(str(path), driver_access()) if is_remote(path) else None
         # People write such addresses because other readers of Spark take them.
         folder = Path(str(path).removeprefix("file://")).absolute()
         self.location: Final = str(folder) if self._store is None else self._store.url

@@ -7,15 +7,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pyspark.sql import SparkSession
-
 from tamis.spark.library.file_cache import FileCache
 from tamis.spark.library.manifests import LibraryFile, describe_file
-from tamis.spark.library.stores import HADOOP_OPTIONS, LibraryStore, StoreAccess, is_remote
+from tamis.spark.runtime.store_access import opened_store
+from tamis.spark.runtime.stores import ObjectStore, is_remote
 
 FILES: Final = "files"
 
@@ -33,10 +32,9 @@ class LibraryPlace(NamedTuple):
             return Path(self.location, file.name)
         return _cache().path(self.store(), file)
 
-    def store(self) -> LibraryStore:
+    def store(self) -> ObjectStore:
         """Return the store."""
-        access = getattr(self.access, "value", self.access)
-        return _opened(self.location, access or NO_ACCESS)
+        return opened_store(self.location, self.access)
 
 
 class Draft(NamedTuple):
@@ -84,38 +82,6 @@ class Draft(NamedTuple):
             self.place.store().write(name, path)
 
 
-NO_ACCESS: Final = StoreAccess()
-
-
-def driver_access() -> StoreAccess:
-    """Return what Spark's own configuration says about stores."""
-    context: Any = getattr(SparkSession.getActiveSession(), "_jsc", None)
-    if context is None:
-        return NO_ACCESS
-    known = context.hadoopConfiguration()
-    values = {name: known.get(name) for name in HADOOP_OPTIONS}
-    return StoreAccess({name: value for name, value in values.items() if value})
-
-
-def shared_access(access: StoreAccess) -> Any:
-    """Return access as workers get it: broadcast, since what is in a plan may be shown."""
-    session = SparkSession.getActiveSession()
-    if not access or getattr(session, "_jsc", None) is None or session is None:
-        return None
-    return _broadcast(session.sparkContext.applicationId, access)
-
-
-@lru_cache(maxsize=8)
-def _broadcast(application: str, access: StoreAccess) -> Any:  # noqa: ARG001 - it is a key
-    """Broadcast access once: a stream asks for it in every batch."""
-    return SparkSession.active().sparkContext.broadcast(access)
-
-
 @cache
 def _cache() -> FileCache:
     return FileCache.of_environment()
-
-
-@lru_cache(maxsize=8)
-def _opened(location: str, access: StoreAccess) -> LibraryStore:
-    return LibraryStore(location, access)

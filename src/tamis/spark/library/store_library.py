@@ -21,8 +21,9 @@ import msgspec
 
 from tamis.errors import LibraryError
 from tamis.spark.library.manifests import MANIFEST, VersionManifest, encode_manifest
-from tamis.spark.library.places import Draft, LibraryPlace, shared_access
-from tamis.spark.library.stores import LibraryStore
+from tamis.spark.library.places import Draft, LibraryPlace
+from tamis.spark.runtime.store_access import shared_access
+from tamis.spark.runtime.stores import ObjectStore
 
 MAX_CLAIMS: Final = 1_000
 
@@ -30,7 +31,7 @@ MAX_CLAIMS: Final = 1_000
 class StoreVersions:
     """Versions in a store."""
 
-    def __init__(self, store: LibraryStore) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def numbers(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Small durable files, written as a whole or not at all."""
+"""Small records, each written in one step, in a folder of this machine or in a store."""
 
 from __future__ import annotations
 
@@ -6,34 +6,77 @@ import json
 import os
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import uuid4
 
 import msgspec
 
 from tamis.errors import StreamError
+from tamis.spark.runtime.store_access import driver_access
+from tamis.spark.runtime.stores import ObjectStore, is_remote
 
 AnyRecord = TypeVar("AnyRecord")
 
 
-def local_folder(path: str | PathLike[str]) -> Path:
-    """Return a folder of this machine, or raise if the path is not one."""
-    place = str(path).removeprefix("file://")
-    if "://" in place:
-        raise StreamError(path, "it is not a path of this machine; mount it, and name the mount")
-    return Path(place).absolute()
+class RecordFolder(Protocol):
+    """A folder, or an address in a store, with records by their names below it."""
+
+    @property
+    def location(self) -> str:
+        """Return the path or the address."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all files below a folder, relative to it, in order."""
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None if there is none."""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file in one step, so that a reader finds the old or the new one."""
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
 
 
-def write_record(path: Path, data: Any) -> None:
-    """Write a record in one step, so that a reader finds the old or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{uuid4().hex}")
-    with beside.open("wb") as file:
-        file.write(json.dumps(msgspec.to_builtins(data), indent=1).encode())
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    _sync_folder(path.parent)
+class LocalFolder:
+    """A folder of this machine, in which what was written outlives a loss of power."""
+
+    def __init__(self, path: Path) -> None:
+        self.path: Final = path
+
+    @property
+    def location(self) -> str:
+        """Return the path."""
+        return str(self.path)
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of all files below a folder, relative to it, in order."""
+        place = self.path / folder
+        found = (path for path in place.rglob("*") if path.is_file())
+        return sorted(str(path.relative_to(place)) for path in found)
+
+    def read(self, name: str) -> bytes | None:
+        """Return a file, None if there is none."""
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file beside, and rename it."""
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.{uuid4().hex}")
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        (self.path / name).unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -45,11 +88,25 @@ def _sync_folder(folder: Path) -> None:
         os.close(number)
 
 
-def read_record(path: Path, type_: type[AnyRecord]) -> AnyRecord | None:
+def record_folder(path: str | PathLike[str]) -> RecordFolder:
+    """Return the folder at a path, or at the address of a store."""
+    if is_remote(path):
+        return ObjectStore(str(path), driver_access(), StreamError)
+    return LocalFolder(Path(str(path).removeprefix("file://")).absolute())
+
+
+def write_record(folder: RecordFolder, name: str, data: Any) -> None:
+    """Write a record as people can read it."""
+    folder.write(name, json.dumps(msgspec.to_builtins(data), indent=1).encode())
+
+
+def read_record(folder: RecordFolder, name: str, type_: type[AnyRecord]) -> AnyRecord | None:
     """Return a record, None if there is none."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=type_)
-    except FileNotFoundError:
+    data = folder.read(name)
+    if data is None:
         return None
+    try:
+        return msgspec.json.decode(data, type=type_)
     except msgspec.MsgspecError as error:
-        raise StreamError(path, f"the record in it is damaged: {error}") from None
+        place = f"{folder.location}/{name}"
+        raise StreamError(place, f"the record in it is damaged: {error}") from None

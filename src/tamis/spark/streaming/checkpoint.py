@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from os import PathLike
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -23,10 +22,12 @@ import msgspec
 
 from tamis.errors import StreamError
 from tamis.spark.connectors.batches import Pin
-from tamis.spark.runtime.records import local_folder, read_record, write_record
+from tamis.spark.runtime.records import read_record, record_folder, write_record
 
 # As many batches as Spark remembers; Spark itself runs only the last one again.
 MAX_PINS: Final = 100
+_CLAIM: Final = "tamis/stream.json"
+_PINS: Final = "tamis/batches"
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -37,36 +38,35 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Checkpoint:
-    """The folder in which Spark and Tamis record the progress of a stream."""
+    """The folder, here or in a store, in which Spark and Tamis record the progress of a stream."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self.path: Final = local_folder(path)
-        self._claim = self.path / "tamis" / "stream.json"
-        self._pins = self.path / "tamis" / "batches"
+        self.folder: Final = record_folder(path)
+        self.location: Final = self.folder.location
 
     def claim(self, identity: Mapping[str, str]) -> Claim:
         """Return the claim of a stream, new or recorded, or raise if another stream owns it."""
-        recorded = read_record(self._claim, Claim)
+        recorded = read_record(self.folder, _CLAIM, Claim)
         if recorded is not None:
             _require_same(self, recorded.identity, identity)
             return recorded
-        if (self.path / "metadata").exists() or (self.path / "offsets").exists():
+        if self.folder.read("metadata") is not None or self.folder.names("offsets"):
             raise StreamError(
-                self.path,
+                self.location,
                 "it is the checkpoint of a query that is not a stream of Tamis; name another",
             )
         return Claim(uuid4().hex, dict(identity))
 
     def keep(self, claim: Claim) -> None:
         """Record the owner of the checkpoint."""
-        write_record(self._claim, claim)
+        write_record(self.folder, _CLAIM, claim)
 
     def pin(self, batch: int) -> Pin | None:
         """Return the pin of a batch, None if it was never begun."""
-        pin = read_record(self._place(batch), Pin)
+        pin = read_record(self.folder, _pin_name(batch), Pin)
         if pin is not None and pin.offsets != self.offsets(batch):
             raise StreamError(
-                self.path,
+                self.location,
                 f"batch {batch} was begun with other events than it has now, as if the checkpoint "
                 "had been set back; begin again with a new checkpoint and a new folder of results",
             )
@@ -74,12 +74,14 @@ class Checkpoint:
 
     def record(self, pin: Pin) -> None:
         """Record the pin of a batch; after this, it may write results."""
-        write_record(self._place(pin.batch), pin)
-        self._place(pin.batch - MAX_PINS).unlink(missing_ok=True)
+        write_record(self.folder, _pin_name(pin.batch), pin)
+        if pin.batch >= MAX_PINS:
+            self.folder.delete(_pin_name(pin.batch - MAX_PINS))
 
     def pins(self) -> list[Pin]:
         """Return the pins of the last batches, oldest first."""
-        found = (read_record(path, Pin) for path in sorted(self._pins.glob("[0-9]*.json")))
+        names = (name for name in self.folder.names(_PINS) if name[:1].isdigit())
+        found = (read_record(self.folder, f"{_PINS}/{name}", Pin) for name in names)
         return [pin for pin in found if pin is not None]
 
     def offsets(self, batch: int) -> str:
@@ -87,13 +89,12 @@ class Checkpoint:
 
         Spark writes the record before it runs a batch, and never again.
         """
-        try:
-            return hashlib.sha256((self.path / "offsets" / str(batch)).read_bytes()).hexdigest()
-        except FileNotFoundError:
-            return ""
+        data = self.folder.read(f"offsets/{batch}")
+        return "" if data is None else hashlib.sha256(data).hexdigest()
 
-    def _place(self, batch: int) -> Path:
-        return self._pins / f"{batch:08}.json"
+
+def _pin_name(batch: int) -> str:
+    return f"{_PINS}/{batch:08}.json"
 
 
 def _require_same(
@@ -102,7 +103,7 @@ def _require_same(
     for name, value in given.items():
         if recorded.get(name) != value:
             raise StreamError(
-                checkpoint.path,
+                checkpoint.location,
                 f"it is the checkpoint of another stream, whose {name} is {recorded.get(name)}, "
                 f"and not {value}; name another checkpoint",
             )

@@ -17,15 +17,18 @@ from tamis.spark.connectors.broker_log import SCHEMES
 from tamis.spark.connectors.broker_sink import BrokerSink
 from tamis.spark.connectors.folder import FolderSink
 from tamis.spark.connectors.sink import FunctionSink, Sink, SinkFunction, SinkOwner, require_free
+from tamis.spark.connectors.store_sink import StoreSink
 from tamis.spark.files.match_files import EventFiles, known_format, match_event_files
 from tamis.spark.files.splits import NAMES, absolute_path, files_in, format_of_files
 from tamis.spark.library.library import Library
 from tamis.spark.matching.match import EventColumn, match_frame
 from tamis.spark.matching.outputs import Output
 from tamis.spark.matching.request import MatchOptions, MatchRequest
+from tamis.spark.runtime.stores import is_remote
 from tamis.spark.streaming.checkpoint import Checkpoint
 from tamis.spark.streaming.microbatch import MicroBatches
 from tamis.spark.streaming.source_names import source_names
+from tamis.spark.streaming.triggers import check_trigger, start_batches
 
 _FILE_COLUMNS: Final = "path string, modificationTime timestamp, length long, content binary"
 
@@ -38,10 +41,10 @@ class _StreamPlaces(TypedDict):
     """What every stream needs; `Required` is not seen at run time where annotations are text."""
 
     to: Target
-    """A folder, which `read_results` reads; a function of the results and their `Pin`; the URL of
-    a Tamis broker; or a `BrokerSink`."""
+    """A folder or an address in a store, which `read_results` reads; a function of the results and
+    their `Pin`; the URL of a Tamis broker; or a `Sink`, such as `TableSink`."""
     checkpoint: str | PathLike[str]
-    """The folder in which Spark and Tamis record the progress of the stream."""
+    """The folder or address in which Spark and Tamis record the progress of the stream."""
 
 
 class StreamOptions(_StreamPlaces, total=False):
@@ -134,7 +137,9 @@ def sink_of(to: Target) -> Sink:
         return to
     if isinstance(to, str) and to.startswith(SCHEMES):
         return BrokerSink(to)
-    return FolderSink(to) if isinstance(to, str | PathLike) else FunctionSink(to)
+    if not isinstance(to, str | PathLike):
+        return FunctionSink(to)
+    return StoreSink(str(to)) if is_remote(to) else FolderSink(to)
 
 
 class _Start(NamedTuple):
@@ -171,17 +176,17 @@ class _Start(NamedTuple):
         identity: Mapping[str, str],
     ) -> StreamingQuery:
         """Take the checkpoint and the sink, once everything is checked, and start the query."""
-        if self.options.get("every") is not None and self.options.get("once"):
-            raise ValueError("a stream runs `every` few seconds or `once`, not both")
+        every, once = self.options.get("every"), self.options.get("once", False)
+        check_trigger(every=every, once=once)
         sink, checkpoint = sink_of(self.options["to"]), Checkpoint(self.options["checkpoint"])
         claim = checkpoint.claim({**identity, **self._identity(sink)})
-        owner = SinkOwner(claim.stream, checkpoint.path, bool(checkpoint.pins()))
+        owner = SinkOwner(claim.stream, checkpoint.folder, bool(checkpoint.pins()))
         sink.check(owner)
         checkpoint.keep(claim)
         sink.open(owner)
         on_batch = self.options.get("on_batch")
         batches = MicroBatches(self.library, self.matching, match, checkpoint, sink, on_batch)
-        return self._query(events, batches)
+        return start_batches(events, batches.run, checkpoint.location, every=every, once=once)
 
     def _identity(self, sink: Sink) -> dict[str, str]:
         """Return what the rows depend on, which must not change during the life of a stream."""
@@ -194,16 +199,6 @@ class _Start(NamedTuple):
             ),
             "sink": sink.name,
         }
-
-    def _query(self, events: DataFrame, batches: MicroBatches) -> StreamingQuery:
-        path, every = batches.checkpoint.path, self.options.get("every")
-        writer = events.writeStream.foreachBatch(batches.run)
-        writer = writer.option("checkpointLocation", str(path))
-        if self.options.get("once"):
-            writer = writer.trigger(availableNow=True)
-        elif every is not None:
-            writer = writer.trigger(processingTime=f"{round(every * 1000)} milliseconds")
-        return writer.queryName(f"tamis {path}").start()
 
 
 def _format_in(root: Path) -> str:

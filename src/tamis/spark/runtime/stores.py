@@ -1,4 +1,4 @@
-"""Where the files of a library may lie beside a folder: object stores and Hadoop's file systems.
+"""Where libraries and records may lie beside a folder: object stores and Hadoop's file systems.
 
 A store offers less than a folder: it writes an object as a whole, reads and lists, and has no
 rename. Arrow's file systems reach it, on the driver and in workers.
@@ -7,7 +7,7 @@ rename. Arrow's file systems reach it, on the driver and in workers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tamis.errors import LibraryError
+from tamis.errors import LibraryError, StreamError
 
 BYTES_PER_READ: Final = 4 * 1024 * 1024
 
@@ -34,6 +34,10 @@ _TLS: Final = "fs.s3a.connection.ssl.enabled"
 HADOOP_OPTIONS: Final = (*_S3_OPTIONS, _TLS)
 
 
+StoreErrors = type[LibraryError] | type[StreamError]
+"""What is raised about a store: it depends on what lies there."""
+
+
 def is_remote(path: object) -> bool:
     """Return whether a path is the address of a store, and not of a folder."""
     return "://" in str(path) and urlsplit(str(path)).scheme not in _LOCAL
@@ -45,7 +49,9 @@ class StoreAccess:
     def __init__(self, options: Mapping[str, str] | None = None) -> None:
         self._options: Final = dict(options or {})
 
-    def file_system(self, url: str) -> tuple[fs.FileSystem, str]:
+    def file_system(
+        self, url: str, error_of: StoreErrors = LibraryError
+    ) -> tuple[fs.FileSystem, str]:
         """Return the file system of an address, and the path in it.
 
         What the options lack comes from the environment, as Arrow finds it.
@@ -57,7 +63,7 @@ class StoreAccess:
                 return fs.S3FileSystem(**self._s3_options()), path.rstrip("/")
             found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(url)
         except (OSError, ValueError, pa.ArrowException) as error:
-            raise LibraryError(
+            raise error_of(
                 url, f"Arrow does not reach such a store: {_first_line(error)}"
             ) from None
         return found[0], found[1].rstrip("/")
@@ -86,13 +92,24 @@ class StoreAccess:
         return "<StoreAccess>"
 
 
-class LibraryStore:
+class ObjectStore:
     """The objects below one address."""
 
-    def __init__(self, url: str, access: StoreAccess | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        access: StoreAccess | None = None,
+        error_of: StoreErrors = LibraryError,
+    ) -> None:
         self.url: Final = url.rstrip("/")
         self.access: Final = access or StoreAccess()
-        self._system, self._root = self.access.file_system(self.url)
+        self._error_of: Final = error_of
+        self._system, self._root = self.access.file_system(self.url, error_of)
+
+    @property
+    def location(self) -> str:
+        """Return the address."""
+        return self.url
 
     def names(self, folder: str) -> list[str]:
         """Return the names of all objects below a folder, relative to it."""
@@ -133,8 +150,8 @@ class LibraryStore:
                     stream.write(part)
 
     def delete(self, name: str) -> None:
-        """Remove an object."""
-        with self._errors(name):
+        """Remove an object, if it is there."""
+        with self._errors(name), suppress(FileNotFoundError):
             self._system.delete_file(self._place(name))
 
     def table(self, folder: str) -> pa.Table:
@@ -154,7 +171,7 @@ class LibraryStore:
         try:
             yield
         except (OSError, pa.ArrowException) as error:
-            raise LibraryError(self.address(name), _reason(error)) from None
+            raise self._error_of(self.address(name), _reason(error)) from None
 
 
 def _parts(path: Path) -> Iterator[bytes]:

@@ -1,0 +1,146 @@
+"""A feed of changes, read as a stream: every batch of it publishes a version of a library.
+
+::
+
+    checkpoint/tamis/stream.json     the feed that owns the checkpoint
+                     applied.json    the last batch that was applied, and its version
+
+A batch that runs again changes what it changed before to the same, so it may run again: the record
+only saves a version that nobody needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Final, NamedTuple
+
+import msgspec
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.query import StreamingQuery
+
+from tamis.errors import FilterError, SchemaError
+from tamis.events.schema import did_you_mean
+from tamis.spark.library.changes import ChangeReport, ChangeRow, apply_changes, change_rows
+from tamis.spark.library.library import Library
+from tamis.spark.matching.columns import quoted
+from tamis.spark.runtime.records import read_record, write_record
+from tamis.spark.streaming.checkpoint import Checkpoint
+from tamis.spark.streaming.source_names import source_names
+from tamis.spark.streaming.triggers import check_trigger, start_batches
+
+_APPLIED: Final = "tamis/applied.json"
+_CHANGE: Final = "change"
+# How the change feed of Delta names what happened; a row before its update changes nothing.
+_DELTA: Final = {"update_postimage": "update"}
+_BEFORE: Final = "update_preimage"
+
+
+def follow_changes(
+    feed: DataFrame,
+    library: Library | str | PathLike[str],
+    *,
+    checkpoint: str | PathLike[str],
+    change: str = _CHANGE,
+    order: Sequence[str] | str = (),
+    every: float | None = None,
+    once: bool = False,
+    on_version: Callable[[ChangeReport], None] | None = None,
+) -> StreamingQuery:
+    """Publish a version of a library for every batch of a stream of changes.
+
+    The rows are those of `change_subscriptions`; `change` names the column that says insert, update
+    or delete, in which those of Delta's change feed will do as well. If an id may change more than
+    once in a batch, `order` names the columns by which the last change is known, such as the offset
+    of a topic. A stream that matches with the library takes each version at its next batch.
+    """
+    check_trigger(every=every, once=once)
+    target = library if isinstance(library, Library) else Library(library)
+    columns = [order] if isinstance(order, str) else list(order)
+    for name in (change, *columns):
+        if name not in feed.columns:
+            hint = did_you_mean(name, feed.columns)
+            raise SchemaError(f"the feed has no column {name!r}{'; ' + hint if hint else ''}")
+    target.latest()
+    place = Checkpoint(checkpoint)
+    claim = place.claim(
+        {
+            "source": source_names(feed),
+            "library": target.location,
+            "column of changes": change,
+            "order": ", ".join(columns) or "none",
+        }
+    )
+    place.keep(claim)
+    batches = _ChangeBatches(target, place, change, columns, on_version)
+    return start_batches(feed, batches.run, place.location, every=every, once=once)
+
+
+class _Applied(msgspec.Struct, frozen=True):
+    """The last batch that was applied."""
+
+    batch: int
+    version: int
+
+
+class _ChangeBatches(NamedTuple):
+    """Applies the batches of a feed; Spark calls it again for an unfinished batch."""
+
+    library: Library
+    checkpoint: Checkpoint
+    change: str
+    order: list[str]
+    on_version: Callable[[ChangeReport], None] | None
+
+    def run(self, batch: DataFrame, number: int) -> None:
+        """Apply a batch, unless it is known to be applied or changes nothing."""
+        applied = read_record(self.checkpoint.folder, _APPLIED, _Applied)
+        if applied is not None and applied.batch >= number:
+            return
+        rows = self._rows(batch)
+        if not rows:
+            return
+        report = apply_changes(self.library, rows, in_order=True)
+        record = _Applied(number, report.version.number)
+        write_record(self.checkpoint.folder, _APPLIED, record)
+        if self.on_version is not None:
+            self.on_version(report)
+
+    def _rows(self, batch: DataFrame) -> list[ChangeRow]:
+        what = F.lower(F.col(quoted(self.change)))
+        ours = what
+        for theirs, name in _DELTA.items():
+            ours = F.when(what == theirs, name).otherwise(ours)
+        # Under names of their own, so that no column of a subscription can be meant.
+        order = {f"_order{at}": F.col(quoted(name)) for at, name in enumerate(self.order)}
+        changes = batch.withColumns({**order, _CHANGE: ours}).filter(
+            F.col(_CHANGE).isNull() | (F.col(_CHANGE) != _BEFORE)
+        )
+        return ordered_changes(change_rows(changes, *order), list(order))
+
+
+def ordered_changes(rows: list[ChangeRow], order: Sequence[str]) -> list[ChangeRow]:
+    """Return changes in their order, without the columns of it; raise if an id has two at once.
+
+    >>> ordered_changes([{"id": 1, "n": 2, "change": "delete"}, {"id": 1, "n": 1}], ["n"])
+    [{'id': 1}, {'id': 1, 'change': 'delete'}]
+    """
+
+    def moment(row: ChangeRow) -> tuple[object, ...]:
+        return tuple((row[name] is not None, row[name]) for name in order)
+
+    seen = set()
+    for row in rows:
+        if (row["id"], moment(row)) in seen:
+            known = "in the same place of the order" if order else "and no column orders them"
+            raise FilterError(
+                f"the subscription {row['id']!r} changes twice in a batch, {known}; name the "
+                "columns by which the last change is known, as order="
+            )
+        seen.add((row["id"], moment(row)))
+    left_out = {*order}
+    return [
+        {name: value for name, value in row.items() if name not in left_out}
+        for row in sorted(rows, key=moment)
+    ]

@@ -1,0 +1,137 @@
+"""A feed of changes as a stream: after every batch, the library is what the feed says so far."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark.library.test_changes import base, by_the_oracle, drawn_filter, matched, one_after_another
+from spark.streams import TIMEOUT, add_file
+from tamis.errors import LibraryError, SchemaError, StreamError
+from tamis.spark import ChangeReport, Library, follow_changes
+from tamis.spark.streaming import follow
+
+FEED = "id string, filter string, change string, n long"
+
+
+class Feed:
+    """Files of changes, a library and a checkpoint, in one place."""
+
+    def __init__(self, spark: SparkSession, path: Path) -> None:
+        self._spark, self.files = spark, path / "feed"
+        self.checkpoint = path / "checkpoint"
+        self.files.mkdir()
+        self.known = {f"s{n}": f"price < {n}" for n in range(6)}
+        self.library = base(path / "library", self.known)
+        self.reports: list[ChangeReport] = []
+        self._written = 0
+
+    def rows(self, columns: str = FEED) -> DataFrame:
+        reader = self._spark.readStream.schema(columns).option("maxFilesPerTrigger", 1)
+        return reader.json(str(self.files))
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Move a file of changes into the folder, with their numbers, in some order."""
+        numbered = [{**row, "n": self._written + at} for at, row in enumerate(rows)]
+        self._written += len(rows)
+        Random(self._written).shuffle(numbered)
+        add_file(self.files, f"{self._written:06}.json", numbered)
+
+    def follow(self, **options: Any) -> None:
+        given = {"order": "n", "checkpoint": self.checkpoint, "once": True, **options}
+        query = follow_changes(self.rows(), self.library, on_version=self.reports.append, **given)
+        assert query.awaitTermination(TIMEOUT)
+
+
+@pytest.fixture
+def feed(spark: SparkSession, tmp_path: Path) -> Feed:
+    return Feed(spark, tmp_path)
+
+
+def drawn(rng: Random) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": rng.choice(("s0", "s1", "s2", "n0", "n1")),
+            "filter": drawn_filter(rng),
+            "change": rng.choice(("insert", "update", "delete")),
+        }
+        for _ in range(rng.randrange(1, 12))
+    ]
+
+
+def test_each_batch_publishes_what_the_feed_says_so_far(feed: Feed) -> None:
+    rng = Random(3)
+    for number in range(3):
+        batch = drawn(rng)
+        feed.add(batch)
+        # Started again, it goes on where it was.
+        feed.follow()
+        feed.known = one_after_another(feed.known, batch)
+        assert feed.library.versions() == [*range(1, number + 3)]
+        assert feed.reports[-1].changes == len(batch)
+        assert matched(feed.reports[-1].version) == by_the_oracle(feed.known)
+
+
+def test_a_batch_that_runs_again_changes_nothing_more(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = [
+        {"id": "s0", "filter": "price < 9", "change": "update"},
+        {"id": "s1", "change": "delete"},
+        {"id": "n0", "filter": "price > 3", "change": "insert"},
+    ]
+    feed.add(batch)
+    with monkeypatch.context() as patch:
+        # The driver is gone after the version is published, and before that is recorded.
+        patch.setattr(follow, "write_record", lambda *_: 1 / 0)
+        with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
+            feed.follow()
+    feed.follow()
+    assert matched(feed.library.latest()) == by_the_oracle(one_after_another(feed.known, batch))
+
+
+def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
+    rows = [
+        {"id": "s0", "filter": "price < 0", "_change_type": "update_preimage"},
+        {"id": "s0", "filter": "price < 7", "_change_type": "update_postimage"},
+        {"id": "s1", "filter": "price < 1", "_change_type": "delete"},
+        {"id": "n0", "filter": "price > 2", "_change_type": "insert"},
+    ]
+    add_file(feed.files, "a.json", [{**row, "_commit_version": 1} for row in rows])
+    columns = "id string, filter string, _change_type string, _commit_version long"
+    options: dict[str, Any] = {"change": "_change_type", "order": "_commit_version"}
+    query = follow_changes(
+        feed.rows(columns), feed.library, checkpoint=feed.checkpoint, once=True, **options
+    )
+    assert query.awaitTermination(TIMEOUT)
+    wanted = {**feed.known, "s0": "price < 7", "n0": "price > 2"}
+    del wanted["s1"]
+    assert matched(feed.library.latest()) == by_the_oracle(wanted)
+
+
+def test_two_changes_of_an_id_need_an_order(feed: Feed) -> None:
+    feed.add([{"id": "a", "filter": "price < 1", "change": "insert"}] * 2)
+    with pytest.raises(StreamingQueryException, match="'a' changes twice in a batch, and no col"):
+        feed.follow(order=())
+    assert feed.library.versions() == [1]
+
+
+def test_what_a_feed_cannot_be(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
+    with pytest.raises(SchemaError, match="the feed has no column 'chnge'; did you mean"):
+        feed.follow(change="chnge")
+    with pytest.raises(ValueError, match="not both"):
+        feed.follow(every=5)
+    no_stream = spark.createDataFrame([], FEED)
+    with pytest.raises(SchemaError, match="the events are not a stream"):
+        follow_changes(no_stream, feed.library, checkpoint=feed.checkpoint)
+    with pytest.raises(LibraryError, match="compile subscriptions first"):
+        follow_changes(feed.rows(), Library(tmp_path / "none"), checkpoint=feed.checkpoint)
+    feed.add([{"id": "a", "filter": "price < 1", "change": "insert"}])
+    feed.follow()
+    with pytest.raises(StreamError, match="whose order is n, and not none"):
+        feed.follow(order=())
