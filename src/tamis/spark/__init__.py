@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tamis.spark.library.changes import ChangeReport, change_subscriptions
     from tamis.spark.library.compile import CompileReport, compile_subscriptions
     from tamis.spark.library.library import Library, Version
+    from tamis.spark.library.retention import Forgotten, forget_versions
     from tamis.spark.matching.counts import Counts, Tally, outcome, split, write
     from tamis.spark.matching.match import match
     from tamis.spark.matching.outputs import Output
@@ -49,6 +50,7 @@ else:
             "tamis.spark.library.changes": "ChangeReport change_subscriptions",
             "tamis.spark.library.compile": "CompileReport compile_subscriptions",
             "tamis.spark.library.library": "Library Version",
+            "tamis.spark.library.retention": "Forgotten forget_versions",
             "tamis.spark.matching.counts": "Counts Tally outcome split write",
             "tamis.spark.matching.match": "match",
             "tamis.spark.matching.outputs": "Output",
@@ -68,6 +70,7 @@ __all__ = [
     "CompileReport",
     "Counts",
     "Forecast",
+    "Forgotten",
     "Generated",
     "KafkaSink",
     "Library",
@@ -84,6 +87,7 @@ __all__ = [
     "event_rows",
     "follow_changes",
     "forecast_files",
+    "forget_versions",
     "generate",
     "local_session",
     "match",

@@ -27,7 +27,7 @@ EVENTS = [{"price": n, "symbol": "ABC"[n % 3]} for n in range(12)]
 TYPES = "id string, filter string, change string"
 
 
-def base(path: Path, filters: dict[str, str], shards: int = 2) -> Library:
+def base(path: Path | str, filters: dict[str, str], shards: int = 2) -> Library:
     """Compile subscriptions without Spark."""
     library = Library(path)
     with library.draft() as draft:

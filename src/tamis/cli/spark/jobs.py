@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Final
@@ -14,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tamis.cli.console import printable, stderr, stdout
+from tamis.units import count
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +23,12 @@ if TYPE_CHECKING:
 _UPDATE_SECONDS: Final = 0.25
 
 
+Watched = Callable[[], tuple[int, int]]
+"""How many events and matches there are so far."""
+
+
 @contextmanager
-def spark_job(spark: SparkSession, what: str) -> Iterator[Console]:
+def spark_job(spark: SparkSession, what: str, watched: Watched | None = None) -> Iterator[Console]:
     """Show the progress of the jobs inside, if stderr is a terminal.
 
     Yield the console for messages. Errors of Spark become a `SparkError` with one sentence.
@@ -35,7 +41,8 @@ def spark_job(spark: SparkSession, what: str) -> Iterator[Console]:
             return
         done = Event()
         with _progress() as bar:
-            follower = Thread(target=_follow, args=(spark, bar, what, done), daemon=True)
+            given = (spark, bar, what, done, watched)
+            follower = Thread(target=_follow, args=given, daemon=True)
             follower.start()
             try:
                 yield bar.console
@@ -49,6 +56,7 @@ def _progress() -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:.0f} of {task.total:.0f} tasks"),
+        TextColumn("{task.fields[found]}"),
         TimeElapsedColumn(),
         console=stderr(),
         transient=True,
@@ -57,12 +65,29 @@ def _progress() -> Progress:
     )
 
 
-def _follow(spark: SparkSession, bar: Progress, what: str, done: Event) -> None:
-    task = bar.add_task(what, total=1)
+def _follow(
+    spark: SparkSession, bar: Progress, what: str, done: Event, watched: Watched | None
+) -> None:
+    task = bar.add_task(what, total=1, found="")
+    started = time.monotonic()
     while not done.wait(_UPDATE_SECONDS):
         completed, total = running_tasks(spark)
         if total:
             bar.update(task, completed=completed, total=total)
+        if watched is not None:
+            bar.update(task, found=found_so_far(*watched(), time.monotonic() - started))
+
+
+def found_so_far(events: int, matches: int, elapsed: float) -> str:
+    """Return what to say of a job that runs; nothing before its first task has ended.
+
+    >>> found_so_far(30_000, 1_234, 2.0)
+    '30,000 events, 15,000 per second, 1,234 matches'
+    """
+    if not events:
+        return ""
+    rate = round(events / elapsed)
+    return f"{count(events, 'event')}, {rate:,} per second, {count(matches, 'match')}"
 
 
 def running_tasks(spark: SparkSession) -> tuple[int, int]:

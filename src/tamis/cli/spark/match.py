@@ -83,6 +83,7 @@ def match(
         write,
         write_report,
     )
+    from tamis.spark.matching.live_counts import LiveCounts  # noqa: PLC0415 - as above
     from tamis.spark.report.notes import collect_notes  # noqa: PLC0415 - as above
 
     versions = Library(library)
@@ -103,8 +104,9 @@ def match(
     if to.exists() and not overwrite:
         raise mistake(f"{to} exists already; name another folder, or --overwrite it")
     spark = local_session(master)
-    started, tally = time.monotonic(), Tally()
-    with spark_job(spark, "matching"), collect_notes() as notes:
+    live = LiveCounts(spark.sparkContext)
+    started, tally = time.monotonic(), Tally(live)
+    with spark_job(spark, "matching", live.so_far), collect_notes() as notes:
         results = match_files(
             spark,
             pinned,

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from threading import Event
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -67,7 +66,7 @@ def stream(
         ),
     ],
     checkpoint: Annotated[
-        Path,
+        str,
         no_default(metavar="FOLDER", help="Where the stream records its progress."),
     ],
     once: Annotated[bool, typer.Option("--once", help="Stop after the events there are.")] = False,
@@ -134,7 +133,12 @@ def stream(
         "plan": plan,
     }
     spark, started = tamis_spark.local_session(master), time.monotonic()
-    with spark_job(spark, "streaming") as console:
+
+    def so_far() -> tuple[int, int]:
+        counts = tamis_spark.total(batches)
+        return counts.events, counts.matches
+
+    with spark_job(spark, "streaming", so_far) as console:
         shared["to"] = tamis_spark.BrokerSink(to, **sink_options) if to_broker else to
         shared["on_batch"] = _reporter(batches, console)
         if from_broker:

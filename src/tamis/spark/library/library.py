@@ -43,6 +43,8 @@ from tamis.spark.runtime.store_access import driver_access, shared_access
 from tamis.spark.runtime.stores import ObjectStore, is_remote
 from tamis.units import count
 
+DRAFT: Final = ".draft-"
+"""How the names of folders begin that hold a version before it is published."""
 # Files whose checksum was right. A stream checks before every batch, and files do not change.
 _VERIFIED: Final[set[tuple[int, str, int, int]]] = set()
 
@@ -189,18 +191,18 @@ class Library:
     """Versions of compiled subscriptions under one path, or one address in a store."""
 
     def __init__(self, path: str | PathLike[str]) -> None:
-        self._store = ObjectStore(str(path), driver_access()) if is_remote(path) else None
+        self.store: Final = ObjectStore(str(path), driver_access()) if is_remote(path) else None
         # People write such addresses because other readers of Spark take them.
         folder = Path(str(path).removeprefix("file://")).absolute()
-        self.location: Final = str(folder) if self._store is None else self._store.url
+        self.location: Final = str(folder) if self.store is None else self.store.url
         self._versions: Versions = (
-            FolderVersions(folder) if self._store is None else StoreVersions(self._store)
+            FolderVersions(folder) if self.store is None else StoreVersions(self.store)
         )
 
     @property
     def path(self) -> Path:
         """Return the folder of the library; in a store it has none."""
-        if self._store is not None:
+        if self.store is not None:
             raise LibraryError(self.location, "it lies in a store, so it is no folder")
         return Path(self.location)
 
@@ -222,7 +224,7 @@ class Library:
         path = version_place(self.location, number)
         try:
             manifest = msgspec.json.decode(self._versions.manifest(number), type=VersionManifest)
-            return Version(path, manifest, self._store)
+            return Version(path, manifest, self.store)
         except FileNotFoundError:
             known = ", ".join(map(str, self.versions())) or "none"
             raise LibraryError(
@@ -254,7 +256,7 @@ class Library:
         return None if named is None else self._published(named)
 
     def _published(self, named: VersionManifest) -> Version:
-        return Version(version_place(self.location, named.version), named, self._store)
+        return Version(version_place(self.location, named.version), named, self.store)
 
     def __repr__(self) -> str:
         return f"<Library {self.location}: versions {self.versions()}>"
@@ -284,7 +286,7 @@ class FolderVersions:
 
     def draft(self) -> Draft:
         """Make a folder to write a version in."""
-        folder = self._versions / f".draft-{uuid4().hex}"
+        folder = self._versions / f"{DRAFT}{uuid4().hex}"
         folder.mkdir(parents=True)
         return Draft(LibraryPlace(str(folder)))
 

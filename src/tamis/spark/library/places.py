@@ -17,6 +17,8 @@ from tamis.spark.runtime.store_access import opened_store
 from tamis.spark.runtime.stores import ObjectStore, is_remote
 
 FILES: Final = "files"
+# How old an object may be to serve a new version as it is.
+REUSED_SECONDS: Final = 12 * 3600.0
 
 
 class LibraryPlace(NamedTuple):
@@ -60,7 +62,10 @@ class Draft(NamedTuple):
             return file
         stored = LibraryFile(f"{FILES}/{file.sha256}", file.size, file.sha256)
         store = self.place.store()
-        if store.size(stored.name) != file.size:
+        known = store.object(stored.name)
+        # One that no version names may be removed when it is old, so it is made young again.
+        is_kept = known is not None and known.size == file.size
+        if known is None or not is_kept or known.is_older_than(REUSED_SECONDS):
             store.write(stored.name, path)
         return stored
 

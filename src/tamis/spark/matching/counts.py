@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F  # noqa: N812
 
+from tamis.spark.matching.live_counts import LiveCounts
 from tamis.spark.matching.outputs import Output
+from tamis.spark.runtime.ui import show_in_ui
 from tamis.units import count
 
 
@@ -29,10 +31,15 @@ class Counts(NamedTuple):
 
 
 class Tally:
-    """Counts the events of one `match` during the first action on its results."""
+    """Counts the events of one `match` during the first action on its results.
 
-    def __init__(self) -> None:
+    With `live`, it is known how many there were so far while the action runs.
+    """
+
+    def __init__(self, live: LiveCounts | None = None) -> None:
         self._observation = Observation()
+        self._is_shown = False
+        self.live: Final = live
 
     def observe(self, results: DataFrame, output: Output) -> DataFrame:
         """Return the results, with a counter attached."""
@@ -41,9 +48,13 @@ class Tally:
         return results.observe(self._observation, *named)
 
     def counts(self) -> Counts:
-        """Wait for the end of the action and return the counts."""
+        """Wait for the end of the action and return the counts, which Spark's pages show too."""
         observed = self._observation.get
-        return Counts(**{name: observed[name] or 0 for name in Counts._fields})
+        counts = Counts(**{name: observed[name] or 0 for name in Counts._fields})
+        if not self._is_shown:
+            self._is_shown = True
+            show_in_ui(str(counts))
+        return counts
 
 
 def _every_row() -> dict[str, Column]:

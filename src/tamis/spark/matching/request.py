@@ -88,6 +88,9 @@ class MatchRequest(NamedTuple):
     def _job(self, plan: Plan, rows: MatchInput, added: Sequence[T.StructField]) -> MatchJob:
         manifest = self.version.manifest
         grid = plan.strategy is Strategy.GRID
+        live = None if self.tally is None else self.tally.live
+        if live is not None:
+            live.copies = len(plan.shard_groups) if grid else 1
         return MatchJob(
             place=self.version.place,
             shards=manifest.shards,
@@ -101,6 +104,7 @@ class MatchRequest(NamedTuple):
             now=self.now,
             layout=_layout(rows, added),
             shard_groups=plan.shard_groups,
+            live=None if live is None else live.accumulator,
         )
 
     def _finish(self, results: DataFrame) -> DataFrame:

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from pyspark.accumulators import Accumulator
 
 from tamis.errors import EventError
 from tamis.events import Event, Schema, decode_json, schema_of
@@ -64,6 +65,8 @@ class MatchJob(NamedTuple):
     layout: RowLayout
     shard_groups: tuple[tuple[int, ...], ...] = ()
     """The shards to open together; a row meets the group it names, or else all shards."""
+    live: Accumulator[tuple[int, int]] | None = None
+    """Takes the events and matches of each batch, if somebody watches."""
 
     def decoder(self) -> EventDecoder:
         """Return a decoder for the rows."""
@@ -125,6 +128,8 @@ class RowMatcher:
             for start in range(0, rows.num_rows, size):
                 yield from self._results(rows.slice(start, size))
         else:
+            if self._job.live is not None:
+                self._job.live.add((rows.num_rows, int(found.counts.sum())))
             yield self._batch(rows, found, numbers)
 
     def _events(self, rows: pa.RecordBatch) -> RowEvents:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import pyarrow as pa
@@ -92,6 +93,24 @@ class StoreAccess:
         return "<StoreAccess>"
 
 
+class StoredObject(NamedTuple):
+    """An object in a store: its name, its size, and when it was written, if the store tells."""
+
+    name: str
+    size: int
+    modified: datetime | None
+
+    def is_older_than(self, seconds: float) -> bool:
+        """Return whether it is known to be older than some seconds."""
+        if self.modified is None:
+            return False
+        return (datetime.now(UTC) - self.modified).total_seconds() > seconds
+
+
+def _stored(info: fs.FileInfo, name: str) -> StoredObject:
+    return StoredObject(name, info.size, info.mtime)
+
+
 class ObjectStore:
     """The objects below one address."""
 
@@ -112,19 +131,28 @@ class ObjectStore:
         return self.url
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of all objects below a folder, relative to it."""
+        """Return the names of all objects below a folder, relative to it, in order."""
+        return [one.name for one in self.objects(folder)]
+
+    def objects(self, folder: str) -> list[StoredObject]:
+        """Return all objects below a folder, by their names relative to it, in order."""
         place = self._place(folder)
         with self._errors(folder):
             selector = fs.FileSelector(place, allow_not_found=True, recursive=True)
             found = self._system.get_file_info(selector)
-        files = (info.path for info in found if info.type == fs.FileType.File)
-        return sorted(path.removeprefix(place).lstrip("/") for path in files)
+        files = (info for info in found if info.type == fs.FileType.File)
+        return sorted(_stored(info, info.path.removeprefix(place).lstrip("/")) for info in files)
+
+    def object(self, name: str) -> StoredObject | None:
+        """Return what is known of an object, None if there is none."""
+        with self._errors(name):
+            info = self._system.get_file_info(self._place(name))
+        return _stored(info, name) if info.type == fs.FileType.File else None
 
     def size(self, name: str) -> int | None:
         """Return the size of an object, None if there is none."""
-        with self._errors(name):
-            info = self._system.get_file_info(self._place(name))
-        return info.size if info.type == fs.FileType.File else None
+        found = self.object(name)
+        return None if found is None else found.size
 
     def read(self, name: str) -> bytes | None:
         """Return an object, None if there is none."""

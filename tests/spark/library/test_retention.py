@@ -1,0 +1,125 @@
+"""Versions that go: the newest stay whole, in a folder and in a store, and nothing else does."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from seeds import seeds
+from spark.library.test_changes import (
+    base,
+    by_the_oracle,
+    drawn_changes,
+    matched,
+    one_after_another,
+)
+from spark.library.test_stores import URL, FolderAccess
+from tamis.errors import LibraryError
+from tamis.spark import Library, forget_versions
+from tamis.spark.library.changes import apply_changes
+
+HOUR = 3600.0
+
+
+@pytest.fixture(params=["folder", "store"])
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Where a library is: a folder, or a folder that is taken for a store."""
+    monkeypatch.setenv("TAMIS_LIBRARY_CACHE", str(tmp_path / "cache"))
+    if request.param == "folder":
+        return str(tmp_path / "files")
+    access = FolderAccess(tmp_path / "files")
+    monkeypatch.setattr("tamis.spark.library.library.driver_access", lambda: access)
+    for module in ("library", "store_library"):
+        monkeypatch.setattr(f"tamis.spark.library.{module}.shared_access", lambda given: given)
+    return URL
+
+
+def grow(library: Library, known: dict[str, str], rng: Random) -> dict[str, str]:
+    rows = drawn_changes(rng, known)
+    apply_changes(library, rows, in_order=True)
+    return one_after_another(known, rows)
+
+
+def make_old(tmp_path: Path, hours: float) -> None:
+    then = time.time() - hours * HOUR
+    for path in (tmp_path / "files").rglob("*"):
+        os.utime(path, (then, then))
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_what_is_kept_matches_as_before(seed: int, place: str, tmp_path: Path) -> None:
+    rng = Random(seed)
+    history = [{f"s{n}": f"price < {n % 12}" for n in range(8)}]
+    library = base(place, history[0])
+    for _ in range(6):
+        history.append(grow(library, history[-1], rng))
+    make_old(tmp_path, hours=48)
+    before = size_of(tmp_path)
+    forgotten = forget_versions(library, keep=2)
+    assert library.versions() == [6, 7]
+    assert forgotten.versions == [1, 2, 3, 4, 5]
+    assert before - size_of(tmp_path) == forgotten.size > 0
+    for number in (6, 7):
+        assert matched(Library(place).version(number)) == by_the_oracle(history[number - 1])
+    # The library goes on, and there is nothing more to forget.
+    after = grow(library, history[-1], rng)
+    assert matched(library.latest()) == by_the_oracle(after)
+    assert library.versions() == [6, 7, 8]
+    assert forget_versions(library, keep=3).versions == []
+
+
+def size_of(tmp_path: Path) -> int:
+    files = [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
+    states = {path.stat().st_ino: path.stat().st_size for path in files}
+    return sum(states.values())
+
+
+def test_files_of_a_version_that_is_being_written_stay(place: str, tmp_path: Path) -> None:
+    library = base(place, {"a": "price < 1"})
+    make_old(tmp_path, hours=48)
+    with library.draft() as draft, draft.folder() as folder:
+        (folder / "shard").write_bytes(b"of the next version")
+        file = draft.keep(folder / "shard")
+        forget_versions(library, keep=1)
+        assert draft.place.path(file).read_bytes() == b"of the next version"
+
+
+def test_an_old_object_that_a_new_version_has_as_well_is_young_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it could be removed between being found and being named by a manifest."""
+    access = FolderAccess(tmp_path / "files")
+    monkeypatch.setattr("tamis.spark.library.library.driver_access", lambda: access)
+    monkeypatch.setattr("tamis.spark.library.store_library.shared_access", lambda given: given)
+    library = Library(URL)
+    with library.draft() as draft, draft.folder() as folder:
+        (folder / "shard").write_bytes(b"the same in two versions")
+        file = draft.keep(folder / "shard")
+    make_old(tmp_path, hours=48)
+    with library.draft() as draft, draft.folder() as folder:
+        (folder / "shard").write_bytes(b"the same in two versions")
+        assert draft.keep(folder / "shard") == file
+    place = tmp_path / "files" / file.name
+    assert time.time() - place.stat().st_mtime < HOUR
+
+
+def test_a_manifest_that_cannot_be_read_stops_it(place: str, tmp_path: Path) -> None:
+    library = base(place, {"a": "price < 1"})
+    apply_changes(library, [{"id": "b", "filter": "price < 2", "change": "insert"}])
+    make_old(tmp_path, hours=48)
+    [newest] = (tmp_path / "files").glob("versions/00000002/manifest.json")
+    newest.write_text("{")
+    before = sorted((tmp_path / "files").rglob("*"))
+    if place == URL:
+        with pytest.raises(LibraryError, match="the manifest is damaged"):
+            forget_versions(library, keep=1)
+        assert sorted((tmp_path / "files").rglob("*")) == before
+
+
+def test_the_newest_version_always_stays(tmp_path: Path) -> None:
+    with pytest.raises(LibraryError, match="keeps its newest version, so `keep` is not 0"):
+        forget_versions(base(tmp_path, {"a": "price < 1"}), keep=0)
