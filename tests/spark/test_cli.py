@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner, Result
 
+from spark.library.test_changes import base
 from tamis.cli.app import app
+from tamis.spark.library.changes import apply_changes
 from tamis.spark.runtime.failures import reason_of
 
 
@@ -52,6 +54,18 @@ def test_compile_and_match(spark: SparkSession, tmp_path: Path) -> None:
     assert again.exit_code == 2
     assert "exists already; name another folder, or --overwrite it" in again.stderr
     assert run(*matching, "--overwrite", "--only-matched").exit_code == 0
+
+
+def test_forget(tmp_path: Path) -> None:
+    library = base(tmp_path, {"a": "price < 1"})
+    for n in range(3):
+        apply_changes(library, [{"id": "a", "filter": f"price < {n}", "change": "update"}])
+    arguments = ("forget", "--library", tmp_path, "--keep", "2")
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    assert (facts(result)["removed"], facts(result)["kept"]) == ("1, 2", "3, 4")
+    assert run(*arguments).exit_code == 1
+    assert run("forget", "--library", tmp_path, "--keep", "0").exit_code == 2
 
 
 @pytest.mark.usefixtures("spark")

@@ -91,8 +91,9 @@ def apply_changes(
             change = _Change(base, draft, rows, in_order=in_order)
             version = target.publish_after(base, draft, change.manifest())
         if version is not None:
-            counts = (change.counts[name] for name in _COUNTED)
-            return ChangeReport(version, len(rows), *counts, time.monotonic() - started)
+            counts = {name: change.counts[name] for name in _COUNTED}
+            seconds = time.monotonic() - started
+            return ChangeReport(version=version, changes=len(rows), seconds=seconds, **counts)
     raise LibraryError(target.location, "others publish versions all the time; try again later")
 
 
