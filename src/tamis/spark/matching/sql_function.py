@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from os import PathLike
 from typing import Any, Final, NamedTuple
@@ -19,7 +18,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult
 
 from tamis.errors import EventError, SchemaError
 from tamis.events.batch import EventBatch
@@ -33,7 +31,7 @@ from tamis.spark.matching.plan import Machine, Strategy, choose_plan
 from tamis.spark.matching.request import MatchOptions, numbers_of, require_no_elements
 from tamis.spark.matching.shard_cache import SHARDS
 from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout, RowMatcher
-from tamis.spark.runtime.versions import arrow_type, require_spark
+from tamis.spark.runtime.versions import require_spark
 
 ERROR_SUFFIX: Final = "_error"
 PAIRS_SUFFIX: Final = "_pairs"
@@ -72,54 +70,12 @@ def register(
     arrow_udf: Any = getattr(F, "arrow_udf")  # noqa: B009
     spark.udf.register(name, arrow_udf(matches, field.dataType))
     spark.udf.register(f"{name}{ERROR_SUFFIX}", arrow_udf(error, T.StringType()))
+    # Spark 3.5 has not what functions of tables are made of.
+    from tamis.spark.matching.pairs_function import pairs_handler  # noqa: PLC0415
+
     udtf: Any = F.udtf
-    spark.udtf.register(f"{name}{PAIRS_SUFFIX}", udtf(_pairs_handler(function)))
-
-
-@dataclass
-class PairsResult(AnalyzeResult):
-    """What Spark passes on to every task: the columns of the events, as Arrow has them."""
-
-    columns: pa.Schema = None
-
-
-def _pairs_handler(function: SqlFunction) -> type:
-    """Return the class that Spark makes an instance of for each task.
-
-    Spark has functions of tables in Arrow, but not yet with columns that depend on the argument.
-    """
-    id_type = function.job.numbers.spark_type
-
-    class PairsFunction:
-        def __init__(self, analyzed: PairsResult) -> None:
-            self._columns = analyzed.columns
-            self._rows: list[Any] = []
-
-        @staticmethod
-        def analyze(events: AnalyzeArgument) -> PairsResult:
-            if not events.isTable or not isinstance(events.dataType, T.StructType):
-                raise SchemaError("the argument should be a table of events, as in TABLE(events)")
-            added = [T.StructField("subscription", id_type), T.StructField("error", T.StringType())]
-            for name in events.dataType.names:
-                if name in [field.name for field in added]:
-                    raise SchemaError(
-                        f"the events have a column {name!r}, which pairs have too; rename it"
-                    )
-            columns = [(field.name, arrow_type(field.dataType)) for field in events.dataType]
-            schema = T.StructType([*events.dataType.fields, *added])
-            return PairsResult(schema, columns=pa.schema(columns))
-
-        def eval(self, event: Any) -> Iterator[tuple[Any, ...]]:
-            self._rows.append(event)
-            if len(self._rows) >= ROWS_PER_CALL:
-                yield from self.terminate()
-
-        def terminate(self) -> Iterator[tuple[Any, ...]]:
-            rows, self._rows = self._rows, []
-            if rows:
-                yield from function.pairs(rows, self._columns)
-
-    return PairsFunction
+    handler = pairs_handler(function.pairs, function.job.numbers.spark_type, ROWS_PER_CALL)
+    spark.udtf.register(f"{name}{PAIRS_SUFFIX}", udtf(handler))
 
 
 class SqlFunction(NamedTuple):
