@@ -41,6 +41,9 @@ def settings(format_: str, folder: Path, jars: str) -> Mapping[str, str]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.extensions": EXTENSIONS[format_],
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Compiling a query takes longer than running it on a few rows.
+        "spark.sql.codegen.wholeStage": "false",
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if format_ == "delta":
