@@ -40,9 +40,11 @@ def forget_versions(
     that it began it with. `grace` is how many seconds old a file must be that no version names; it
     must be longer than any compilation takes.
     """
-    if keep < 1:
-        raise LibraryError("", f"a library keeps its newest version, so `keep` is not {keep}")
     target = library if isinstance(library, Library) else Library(library)
+    if keep < 1:
+        raise LibraryError(
+            target.location, f"its newest version always stays, so `keep` cannot be {keep}"
+        )
     numbers = target.versions()
     gone = numbers[:-keep]
     if target.store is None:
