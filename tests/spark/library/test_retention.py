@@ -121,5 +121,7 @@ def test_a_manifest_that_cannot_be_read_stops_it(place: str, tmp_path: Path) -> 
 
 
 def test_the_newest_version_always_stays(tmp_path: Path) -> None:
-    with pytest.raises(LibraryError, match="its newest version always stays, so `keep` cannot be 0"):
+    with pytest.raises(
+        LibraryError, match="its newest version always stays, so `keep` cannot be 0"
+    ):
         forget_versions(base(tmp_path, {"a": "price < 1"}), keep=0)
