@@ -72,7 +72,7 @@ def change_subscriptions(
     """
     target = library if isinstance(library, Library) else Library(library)
     started = time.monotonic()
-    report = apply_changes(target, change_rows(changes))
+    report = apply_changes(target, rows_of_changes(changes))
     return report._replace(seconds=time.monotonic() - started)
 
 
@@ -97,7 +97,7 @@ def apply_changes(
     raise LibraryError(target.location, "others publish versions all the time; try again later")
 
 
-def change_rows(changes: DataFrame, *also: str) -> list[ChangeRow]:
+def rows_of_changes(changes: DataFrame, *also: str) -> list[ChangeRow]:
     """Return the rows of a table of changes, with the columns that a library knows and others."""
     kind = id_type(changes)
     if "change" not in changes.columns:

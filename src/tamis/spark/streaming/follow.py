@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.errors import FilterError, SchemaError
 from tamis.events.schema import did_you_mean
-from tamis.spark.library.changes import ChangeReport, ChangeRow, apply_changes, change_rows
+from tamis.spark.library.changes import ChangeReport, ChangeRow, apply_changes, rows_of_changes
 from tamis.spark.library.library import Library
 from tamis.spark.matching.columns import quoted
 from tamis.spark.runtime.records import read_record, write_record
@@ -117,7 +117,7 @@ class _ChangeBatches(NamedTuple):
         changes = batch.withColumns({**order, _CHANGE: ours}).filter(
             F.col(_CHANGE).isNull() | (F.col(_CHANGE) != _BEFORE)
         )
-        return ordered_changes(change_rows(changes, *order), list(order))
+        return ordered_changes(rows_of_changes(changes, *order), list(order))
 
 
 def ordered_changes(rows: list[ChangeRow], order: Sequence[str]) -> list[ChangeRow]:
