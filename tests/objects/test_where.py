@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from tamis.errors import FilterFunctionError
+from seeds import in_volume, seeds
+from tamis.errors import FilterFunctionError, FilterTypeError
 from tamis.objects import message, where
 
+from .random_functions import FunctionTexts, Order, function_of, random_order
 from .shop import Address, BlockTrade, Line, Side, Sku, Trade
 
 LIMIT = 5
@@ -124,3 +126,88 @@ def test_a_function_is_never_called() -> None:
 
 def test_a_function_without_a_class_is_a_filter_by_name() -> None:
     assert where(None, lambda t: t.priority() >= 3) == (message().priority() >= 3)
+
+
+# --- outer variables inside of any and all ------------------------------------------------------
+
+OUTER: list[Callable[[Any], Any]] = [
+    lambda t: any(x.price > 5 and t.quantity > 1 for x in t.lines),
+    lambda t: all(x.price > 5 or t.quantity > 1 for x in t.lines),
+    lambda t: any((t.quantity > 1 and x.price > 5) or x.quantity == 2 for x in t.lines),
+    lambda t: any(x.price > 5 for x in t.lines if t.quantity > 1),
+    lambda t: all(x.price > 5 for x in t.lines if t.quantity > 1),
+    lambda t: not any(not (x.price > 5 or t.quantity > 1) for x in t.lines),
+    lambda t: any(x.price > 5 and any(tag == "block" for tag in t.tags) for x in t.lines),
+    lambda t: any(any(tag == "a" and x.price > 5 for tag in t.tags) for x in t.lines),
+    lambda t: any(x.price > 5 and isinstance(t, BlockTrade) for x in t.lines),
+    lambda t: any(t.price > 5 for t in t.lines),
+]
+NOT_MOVED: list[Callable[[Any], Any]] = [
+    lambda t: all(t.quantity > 1 for _ in t.lines),
+    lambda t: any(t.quantity > 1 for _ in t.lines),
+    lambda t: any(x.price > 5 or t.quantity > 1 for x in t.lines),
+    lambda t: all(x.price > 5 and t.quantity > 1 for x in t.lines),
+    lambda t: any((x.price > 5) ^ (t.quantity > 1) for x in t.lines),
+    lambda t: any(any(x.price > 5 for _ in t.tags) for x in t.lines),
+]
+
+
+@pytest.mark.parametrize("function", OUTER)
+def test_an_outer_variable_inside_of_any_is_not_the_element(function: Callable[[Any], Any]) -> None:
+    rng = Random(7)
+    filter_ = where(Trade, function)
+    truths = set()
+    for _ in range(200):
+        trade = random_trade(rng)
+        truths.add(bool(function(trade)))
+        assert filter_.matches(trade) is bool(function(trade)), (filter_, trade)
+    assert len(truths) == 2
+
+
+@pytest.mark.parametrize("function", NOT_MOVED)
+def test_what_depends_on_the_collection_being_empty_is_refused(
+    function: Callable[[Any], Any],
+) -> None:
+    with pytest.raises(FilterFunctionError, match="does not ask about the element") as caught:
+        where(Trade, function)
+    assert "test_where.py" in str(caught.value)
+    assert " for " in caught.value.text
+
+
+def test_a_stand_in_of_the_message_is_not_the_element_either() -> None:
+    t = message(Trade)
+    moved = t.lines.any(lambda each: (each.price > 5) & (t.quantity > 1))
+    assert moved == (t.lines.any(lambda each: each.price > 5) & (t.quantity > 1))
+    loose = message()
+    with pytest.raises(FilterTypeError, match="does not ask about the element"):
+        loose.lines.any(lambda _: loose.quantity > 1)
+    with pytest.raises(FilterTypeError, match="does not ask about the element"):
+        loose.nodes.any(lambda node: node.leaves.any(lambda leaf: (leaf.a > 1) | (node.b > 1)))
+
+
+def check_random_functions(seed: int, count: int) -> None:
+    """A function that is read says what it says when called; otherwise it is refused."""
+    rng = Random(seed)
+    read = refused = 0
+    refusals: set[str] = set()
+    for number in range(count):
+        body = FunctionTexts(rng).condition({"t": Order}, 4)
+        function = function_of(body, number)
+        try:
+            filter_ = where(Order, function)
+        except FilterFunctionError as error:
+            refusals.add(error.reason.partition("does not ask")[1])
+            refused += 1
+            continue
+        read += 1
+        for _ in range(25):
+            order = random_order(rng)
+            assert filter_.matches(order) is bool(function(order)), (body, filter_, order)
+    assert refusals == {"does not ask"}
+    assert read > count / 3
+    assert refused > count / 50
+
+
+@pytest.mark.parametrize("seed", seeds(200))
+def test_random_functions_say_what_they_say_when_called(seed: int) -> None:
+    check_random_functions(seed, in_volume(200))

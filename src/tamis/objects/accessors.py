@@ -144,6 +144,8 @@ class Accessor:
     steps: AccessorSteps = ()
     exact: bool = True
     """Whether decimals are kept as they are; otherwise they are the nearest number."""
+    scope: int = field(default=0, compare=False, repr=False)
+    """What the steps begin at while a filter is written: the message, or one loop's element."""
 
     @cached_property
     def name(self) -> str:
@@ -156,7 +158,7 @@ class Accessor:
             raise LimitError(
                 "steps of an accessor", actual=len(self.steps) + 1, limit=MAX_ACCESSOR_STEPS
             )
-        return Accessor(self.root, (*self.steps, step), exact)
+        return Accessor(self.root, (*self.steps, step), exact, self.scope)
 
     def __str__(self) -> str:
         return self.name or "the message"

@@ -27,9 +27,9 @@ from tamis.objects.patterns import (
     Complement,
     ObjectCondition,
     ObjectFilter,
-    Quantified,
     require_object_filter,
 )
+from tamis.objects.quantifying import Quantifier
 from tamis.objects.stepping import (
     Recorded,
     described,
@@ -182,15 +182,29 @@ def quantified(
 ) -> ObjectFilter:
     """Return the condition that some element of a collection satisfies a filter, or all do."""
     word = "all" if every else "any"
-    accessor, promise = _subject(given, word), given.promise
-    if promise.is_known and not any(is_collection(one.cls) for one in promise.classes):
-        raise FilterTypeError(f"{accessor} is {promise}, which has no elements for {word}")
+    accessor = _quantifiable(given, word)
     if not callable(condition) or is_stand_in(condition) or isinstance(condition, ObjectFilter):
         raise FilterTypeError(
             f"{word} takes a function of an element: write {accessor}.{word}(lambda each: …)"
         )
-    inner = condition(make(take_element(given)))
-    return Quantified(accessor, every, require_object_filter(inner))
+    element = take_element(given)
+    return quantified_over(given, element, condition(make(element)), every=every)
+
+
+def quantified_over(
+    given: Recorded, element: Recorded, condition: object, *, every: bool
+) -> ObjectFilter:
+    """Return the same of a condition that was written about an element."""
+    accessor = _quantifiable(given, "all" if every else "any")
+    quantifier = Quantifier(accessor, every, element.accessor.scope)
+    return quantifier.over(require_object_filter(condition))
+
+
+def _quantifiable(given: Recorded, word: str) -> Accessor:
+    accessor, promise = _subject(given, word), given.promise
+    if promise.is_known and not any(is_collection(one.cls) for one in promise.classes):
+        raise FilterTypeError(f"{accessor} is {promise}, which has no elements for {word}")
+    return accessor
 
 
 CONDITIONS: Final[Mapping[str, Callable[..., ObjectFilter]]] = {

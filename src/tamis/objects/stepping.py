@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from itertools import count
 from typing import Any, Final, NamedTuple
 
 from tamis.errors import FilterTypeError
@@ -39,6 +41,9 @@ TEST_NAMES: Final = (
     *("is_present", "is_absent", "is_a", "any", "all", "compare"),
 )
 """The tests that a stand-in has, unless its class has a member of that name."""
+
+_SCOPES: Final = count(1)
+"""Each element that a condition is written about has its own."""
 
 
 class Recorded(NamedTuple):
@@ -143,7 +148,7 @@ def take_call(
             )
     if method is not None and (problem := call_problem(method, in_order, fits_argument)):
         raise FilterTypeError(problem)
-    owner = Recorded(Accessor(accessor.root, accessor.steps[:-1]))
+    owner = Recorded(replace(accessor, steps=accessor.steps[:-1]))
     promise = UNKNOWN if method is None else method.returns
     return owner.then(CallStep(last.name, tuple(in_order)), promise)
 
@@ -227,4 +232,5 @@ def take_element(given: Recorded) -> Recorded:
     """Return what stands for each element of a collection."""
     several = [one for one in given.promise.classes if is_collection(one.cls)]
     promise = united(map(element_of, several)) if several else UNKNOWN
-    return Recorded(Accessor("", (), promise.may_be(Decimal)), promise, is_element=True)
+    accessor = Accessor("", (), promise.may_be(Decimal), next(_SCOPES))
+    return Recorded(accessor, promise, is_element=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tamis.errors import FilterError, FilterStructureError, FilterTypeError, LimitError
 from tamis.events.kinds import TYPE_OF_CLASS, TYPES, Type
@@ -27,6 +27,7 @@ from tamis.objects.accessors import (
     class_name,
 )
 from tamis.objects.building import StandIn, member, message, test_of
+from tamis.objects.conditions import quantified_over
 from tamis.objects.patterns import (
     MAX_CONDITIONS,
     Combination,
@@ -38,7 +39,7 @@ from tamis.objects.patterns import (
     Parity,
     Quantified,
 )
-from tamis.objects.stepping import recorded, take_element
+from tamis.objects.stepping import Recorded, recorded, take_element
 
 VERSION: Final = 1
 NODES_PER_CONDITION: Final = 4
@@ -167,6 +168,13 @@ def object_filter_from_structure(
     return reading.result()
 
 
+class _OpenCollection(NamedTuple):
+    several: Recorded
+    element: Recorded
+    below: int
+    """The filters on the stack before it."""
+
+
 class _StructureReading:
     def __init__(
         self, classes: Mapping[str, type], *, calls: bool, limits: FilterLimits | None
@@ -175,8 +183,8 @@ class _StructureReading:
         self._calls = calls
         self._characters = (limits or FilterLimits()).text
         self._stack: list[ObjectFilter] = []
-        self._collections: list[tuple[StandIn, int]] = []
-        """The collections whose elements the next nodes are about, and the stack before them."""
+        self._collections: list[_OpenCollection] = []
+        """Those whose elements the next nodes are about."""
 
     def read(self, node: object) -> None:
         """Read one node."""
@@ -189,7 +197,9 @@ class _StructureReading:
             case (("and" | "or" | "xor"), [int(count)]) if count >= 2:
                 self._join(_CONNECTIVES[word], count)
             case (("for any" | "for all"), [root, steps]):
-                self._collections.append((self._found(root, steps), len(self._stack)))
+                several = recorded(self._found(root, steps))
+                opened = _OpenCollection(several, take_element(several), len(self._stack))
+                self._collections.append(opened)
             case (("any" | "all"), []):
                 self._close(every=word == "all")
             case _, [root, steps, *given]:
@@ -208,7 +218,7 @@ class _StructureReading:
         return self._stack.pop()
 
     def _require(self, count: int) -> None:
-        below = self._collections[-1][1] if self._collections else 0
+        below = self._collections[-1].below if self._collections else 0
         if len(self._stack) - below < count:
             raise FilterTypeError(f"it needs {count} filters before it, and there are fewer")
 
@@ -223,8 +233,8 @@ class _StructureReading:
             raise FilterTypeError("there is no collection before it")
         self._require(1)
         inner = self._stack.pop()
-        several, _ = self._collections.pop()
-        self._stack.append(test_of(several, "all" if every else "any")(lambda _: inner))
+        several, element, _ = self._collections.pop()
+        self._stack.append(quantified_over(several, element, inner, every=every))
 
     # --- accessors ---------------------------------------------------------------------------
 
@@ -247,7 +257,7 @@ class _StructureReading:
                 raise FilterTypeError(f"the class {root!r:.80} is not known here; {hint}")
             return message(self._classes[root])
         if self._collections:
-            return StandIn(take_element(recorded(self._collections[-1][0])))
+            return StandIn(self._collections[-1].element)
         return message()
 
     def _taken(self, found: StandIn, step: object) -> StandIn:
