@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -247,6 +248,74 @@ def test_no_accessor_is_called_twice_for_an_object() -> None:
     assert counting.calls == 1
     assert [*engine.match_batch([counting])] == [[5, 12, 19]]
     assert counting.calls == 2
+
+
+class Tally:
+    """Counts how often each of its members is asked."""
+
+    def __init__(self, parts: int = 0) -> None:
+        self.asked: Counter[str] = Counter()
+        self.parts = [Tally() for _ in range(parts)]
+        self.twin: Tally | None = None
+
+    def price(self) -> Decimal:
+        self.asked["price"] += 1
+        return Decimal("4.995")
+
+    def other(self):  # type: ignore[no-untyped-def]
+        self.asked["other"] += 1
+        return self.twin
+
+    def lines(self) -> list[Tally]:
+        self.asked["lines"] += 1
+        return self.parts
+
+    def broken(self) -> Decimal:
+        self.asked["broken"] += 1
+        raise ValueError
+
+
+def test_exact_checks_ask_no_accessor_again() -> None:
+    engine, c = Engine(), message(Tally)
+    for number in range(50):
+        limit = Decimal(number) / 5
+        engine.add(f"price {number}", c.price() >= limit)
+        engine.add(f"other {number}", c.other().price() >= limit)
+        engine.add(f"all {number}", c.lines().all(lambda each: each.price() >= limit))  # noqa: B023
+        engine.add(
+            f"any {number}",
+            c.other().lines().any(lambda each: (each.price() > limit) & (each.price() < 100)),  # noqa: B023
+        )
+        engine.add(f"broken {number}", c.broken() >= limit)
+    one, two = Tally(2), Tally(2)
+    one.twin, two.twin = Tally(2), Tally(2)
+    FAILURES.clear()
+    found = engine.match(one)
+    assert len(found) == 4 * 25
+    assert [*engine.match_batch([two])] == [found]
+    for each in (one, two):
+        assert each.asked == {"price": 1, "other": 1, "lines": 1, "broken": 1}
+        assert each.twin is not None
+        assert each.twin.asked == {"price": 1, "lines": 1}
+        for part in (*each.parts, *each.twin.parts):
+            assert part.asked == {"price": 1}
+    assert FAILURES.total == 2
+    FAILURES.clear()
+
+
+class Echo:
+    def shown(self, given: object) -> str:
+        return repr(given)
+
+
+def test_arguments_that_are_equal_are_not_the_same() -> None:
+    engine, e = Engine(), message(Echo)
+    engine.add("int", e.shown(1) == "1")
+    engine.add("bool", e.shown(True) == "True")
+    engine.add("float", e.shown(1.0) == "1.0")
+    assert engine.match(Echo()) == ["int", "bool", "float"]
+    assert [*engine.match_batch([Echo()])] == [["int", "bool", "float"]]
+    assert (e.shown(1) == "x") != (e.shown(True) == "x")
 
 
 def test_filters_come_and_go_and_change() -> None:

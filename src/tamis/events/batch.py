@@ -92,6 +92,8 @@ class EventObjects:
         remaining = iter(self._events)
         admission = Admission(projection.schema, total=projection.total, objects=self._objects)
         while taken := list(islice(remaining, EVENTS_PER_BATCH)):
+            if self._objects is not None:
+                self._objects.begin_batch()
             columns, errors = gather(taken, admission, projection.wanted)
             yield EventBatch(len(taken), columns, errors, taken.__getitem__)
 

@@ -48,6 +48,10 @@ class HoldsAttributes(Protocol):
 class ReadsObjects(Protocol):
     """Finds attributes in objects that are no mappings."""
 
+    def begin_batch(self) -> None:
+        """Forget what was read of the batch before."""
+        ...
+
     def event(self, given: object, wanted: Collection[str] | None) -> Event:
         """Return an object as an event that has the wanted attributes."""
         ...

@@ -49,6 +49,15 @@ class SettledResidual(Residual, Protocol):
         ...
 
 
+@runtime_checkable
+class OnceResidual(Residual, Protocol):
+    """A residual that reads objects, of which others may have read the same before."""
+
+    def holds_once(self, event: object, once: Any) -> bool:
+        """Return whether an event satisfies it, reading through what keeps all that is read."""
+        ...
+
+
 class Translation(NamedTuple):
     """A filter that holds wherever something else does, and what is left to check."""
 

@@ -72,6 +72,7 @@ from tamis.units import count
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tamis.objects.remembering import ReadOnce
     from tamis.xml import Document, XMLLimits
 
 # Filters given as texts are compiled together if they are many: kernels take time to load.
@@ -415,12 +416,13 @@ class Engine:
             if plain is not None:
                 return plain
         given = event
+        once = self._objects.once() if leaves_residuals else None
         # Most events come from a decoder that has checked them.
         if type(event) is not Event or event.conforms_to is not self.schema or self._total:
-            event = self._admitted(event, state)
+            event = self._admitted(event, state, once)
         check = None
         if leaves_residuals:
-            exact = ExactCheck(self._undecided, budget)
+            exact = ExactCheck(self._undecided, budget, once)
             place = 0 if budget is None else budget.event
             check = EventAsGiven(given, event, exact, place).satisfies
         segments = state.segments
@@ -437,10 +439,10 @@ class Engine:
                 found.append(entry.id)
         return found
 
-    def _admitted(self, given: Any, state: CollectionState) -> Event:
+    def _admitted(self, given: Any, state: CollectionState, once: ReadOnce | None = None) -> Event:
         """Return an event that is checked; of an object, with the attributes that filters want."""
         if not isinstance(given, Mapping) and is_object(given):
-            given = self._objects.event(given, self._projections.wanted(state))
+            given = self._objects.event(given, self._projections.wanted(state), once)
         return self._admission.admit(given)
 
     def _is_all_compiled(self, state: CollectionState) -> bool:
@@ -562,13 +564,16 @@ class Engine:
         if known is not segments:
             projection = self._projections.of(segments)
         moment = self._clock() if now is None else now
+        leaves_residuals = self._leaves_residuals
+        once = self._objects.once() if leaves_residuals else None
         if hasattr(events, "__arrow_c_stream__") or hasattr(events, "__arrow_c_array__"):
             from tamis.events.arrow import ArrowEvents  # noqa: PLC0415 - a costly import
 
             source: EventSource = ArrowEvents(events)
         else:
-            source = events if isinstance(events, EventSource) else self._objects.source(events)
-        check = ExactCheck(self._undecided, budget) if self._leaves_residuals else None
+            is_source = isinstance(events, EventSource)
+            source = events if is_source else self._objects.source(events, once)
+        check = ExactCheck(self._undecided, budget, once) if leaves_residuals else None
         matcher = BatchMatcher(segments, moment, self._threads, check, budget)
         return matcher.matches(source, projection)
 

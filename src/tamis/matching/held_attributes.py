@@ -17,6 +17,7 @@ from tamis.events.gathering import HoldsAttributes, gather_checked
 from tamis.events.kinds import Value
 
 if TYPE_CHECKING:
+    from tamis.objects.remembering import ReadOnce
     from tamis.objects.source import ObjectReader
 
 
@@ -34,11 +35,19 @@ class ObjectsAsEvents:
 
         return ObjectReader()
 
-    def event(self, given: object, wanted: Collection[str] | None) -> Event:
+    def once(self) -> ReadOnce:
+        """Return what keeps what is read of objects during one match, for exact checks."""
+        from tamis.objects.remembering import ReadOnce  # noqa: PLC0415 - only for objects
+
+        return ReadOnce()
+
+    def event(
+        self, given: object, wanted: Collection[str] | None, once: ReadOnce | None = None
+    ) -> Event:
         """Return an object as an event that has the wanted attributes."""
         if isinstance(given, HoldsAttributes):
             return Event.of_checked(self._held(given, wanted))
-        return self.reader.event(given, wanted)
+        return self.reader.event(given, wanted, once)
 
     def _held(
         self, given: HoldsAttributes, wanted: Collection[str] | None
@@ -52,24 +61,46 @@ class ObjectsAsEvents:
         objects: Sequence[object],
         numbers: NDArray[np.int32],
         wanted: Collection[str] | None,
+        once: ReadOnce | None = None,
     ) -> dict[str, Column]:
         """Return the wanted attributes of objects, given the number of each."""
         own = [place for place, each in enumerate(objects) if isinstance(each, HoldsAttributes)]
         if not own:
-            return self.reader.columns(objects, numbers, wanted)
+            return self.reader.columns(objects, numbers, wanted, once)
         events = [self.event(objects[place], wanted) for place in own]
         found = gather_checked(events, numbers[own].tolist(), wanted)
         if len(own) == len(objects):
             return found
         is_own = set(own)
         others = [place for place in range(len(objects)) if place not in is_own]
-        left = self.reader.columns([objects[place] for place in others], numbers[others], wanted)
+        strangers = [objects[place] for place in others]
+        left = self.reader.columns(strangers, numbers[others], wanted, once)
         names = dict.fromkeys((*found, *left))
         return {name: joined_columns(found.get(name), left.get(name)) for name in names}
 
-    def source(self, events: Any) -> EventObjects:
+    def source(self, events: Any, once: ReadOnce | None = None) -> EventObjects:
         """Return events and objects one by one as a source."""
-        return EventObjects(_events(events), self)
+        return EventObjects(_events(events), _ObjectsOfBatches(self, once))
+
+
+class _ObjectsOfBatches:
+    """Reads the objects of one batch after the other."""
+
+    def __init__(self, objects: ObjectsAsEvents, once: ReadOnce | None) -> None:
+        self._objects = objects
+        self._once = once
+
+    def begin_batch(self) -> None:
+        if self._once is not None:
+            self._once.forget()
+
+    def event(self, given: object, wanted: Collection[str] | None) -> Event:
+        return self._objects.event(given, wanted, self._once)
+
+    def columns(
+        self, objects: Sequence[object], numbers: NDArray[np.int32], wanted: Collection[str] | None
+    ) -> dict[str, Column]:
+        return self._objects.columns(objects, numbers, wanted, self._once)
 
 
 def _events(given: Any) -> Iterable[Event | Mapping[str, object]]:

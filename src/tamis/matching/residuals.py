@@ -7,6 +7,7 @@ does not match, nobody gets what it might not ask for, and it is noted. All othe
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from threading import Lock
 from typing import Final, NamedTuple
 
@@ -18,7 +19,7 @@ from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id
 from tamis.filters.element_bounds import ElementResidual
-from tamis.filters.translations import Residual, SettledResidual
+from tamis.filters.translations import OnceResidual, Residual, SettledResidual
 from tamis.matching.evaluate.metering import MatchingBudget
 from tamis.matching.evaluate.segment_matches import SegmentMatches
 from tamis.matching.store.residual_columns import ResidualColumn
@@ -59,11 +60,24 @@ class UndecidedQueries:
             return dict(self._known)
 
 
+@lru_cache(maxsize=64)
+def _abilities_of(cls: type[Residual]) -> tuple[bool, bool]:
+    """Return what residuals of a class can: asking each would take longer than many checks."""
+    return issubclass(cls, SettledResidual), issubclass(cls, OnceResidual)
+
+
 class ExactCheck:
     """Checks what is left, and notes where that was too much work."""
 
-    def __init__(self, queries: UndecidedQueries, budget: MatchingBudget | None) -> None:
+    def __init__(
+        self,
+        queries: UndecidedQueries,
+        budget: MatchingBudget | None,
+        once: object = None,
+    ) -> None:
         self._queries = queries
+        self._once = once
+        """What was read of objects, for residuals that ask for it."""
         self._budget = budget
         self.undecided: dict[int, list[Id]] = {}
         """The subscriptions that are undecided, by the number of the event."""
@@ -71,7 +85,10 @@ class ExactCheck:
     def holds(self, id_: Id, residual: Residual, given: object, number: int) -> bool:
         """Return whether what is left of a subscription holds; False if it is undecided."""
         try:
-            if isinstance(residual, SettledResidual) and residual.is_settled(given):
+            settles, reads = _abilities_of(type(residual))
+            if reads and self._once is not None:
+                return bool(residual.holds_once(given, self._once))  # type: ignore[attr-defined]
+            if settles and residual.is_settled(given):  # type: ignore[attr-defined]
                 return True
             return residual.holds(given)
         except WorkLimitError as error:

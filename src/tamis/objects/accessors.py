@@ -53,10 +53,15 @@ class CallStep:
     """A call of a public method with constant arguments."""
 
     name: str
-    arguments: tuple[object, ...] = ()
+    arguments: tuple[object, ...] = field(default=(), compare=False)
+    shown: str = field(default="", init=False, repr=False)
+    """Compared in their place: 1, 1.0 and True are equal, and not the same argument."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shown", ", ".join(map(show_argument, self.arguments)))
 
     def __str__(self) -> str:
-        return f".{self.name}({', '.join(map(show_argument, self.arguments))})"
+        return f".{self.name}({self.shown})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,13 +286,17 @@ class ByName:
                 elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]
                 found = [self.read(each, rest, message, name, depth + 1) for each in elements]
                 return [each for each in found if each is not None]
-            try:
-                value = self.step(value, step)
-            except Exception as error:  # Whatever an accessor raises, the object does not match.
-                if not is_mere_absence(value, step, error):
-                    self.failures.note(message, name, error)
-                return None
+            value = self.taken(value, step, message, name)
         return value
+
+    def taken(self, value: object, step: Step, message: object, name: str) -> object:
+        """Take one step; where it raises, there is nothing."""
+        try:
+            return self.step(value, step)
+        except Exception as error:  # Whatever an accessor raises, the object does not match.
+            if not is_mere_absence(value, step, error):
+                self.failures.note(message, name, error)
+            return None
 
     def step(self, value: Any, step: Step) -> object:
         """Take one step."""

@@ -30,7 +30,10 @@ from tamis.objects.accessors import (
 )
 
 Extraction = Callable[..., None]
-"""Takes objects, and for each attribute a function that takes its value in the next object."""
+"""Takes objects, what reads step by step where classes do not tell the way, and outlets.
+
+An outlet is for one attribute, and takes its value in the next object.
+"""
 
 
 @dataclass
@@ -76,6 +79,7 @@ def generate_extractor(
 
 OBJECTS: Final = "objects"
 MESSAGE: Final = "message"
+READ: Final = "read"
 
 
 class _Generation:
@@ -87,7 +91,6 @@ class _Generation:
             "__builtins__": {"type": type, "Exception": Exception},
             "is_plain": _is_plain,
             "class_names": class_names,
-            "read": by_name.read,
             "fail": _failing(by_name),
         }
 
@@ -97,7 +100,8 @@ class _Generation:
         body = self._below(root, MESSAGE)
         body += [_call_statement(f"put{place}", self._known(place)) for place in self._places(root)]
         loop = ast.For(_store(MESSAGE), _load(OBJECTS), body or [ast.Pass()], [])
-        arguments = ast.arguments([], [ast.arg(OBJECTS), *outlets], None, [], [], None, [])
+        given = [ast.arg(OBJECTS), ast.arg(READ), *outlets]
+        arguments = ast.arguments([], given, None, [], [], None, [])
         tree = ast.Module([ast.FunctionDef("extract", arguments, [loop], [])], [])
         code = compile(
             ast.fix_missing_locations(tree), f"<extraction of {self._cls.__name__}>", "exec"
@@ -182,7 +186,7 @@ class _Generation:
                 taken = ast.Subscript(_load(value), self._constant(index), ast.Load())
             case _:
                 steps = self._constant((step,))
-                taken = _called("read", _load(value), steps, _load(MESSAGE), name)
+                taken = _called(READ, _load(value), steps, _load(MESSAGE), name)
         failed = _called(
             "fail", _load(MESSAGE), _load(value), self._constant(step), name, _load("error")
         )
@@ -197,7 +201,7 @@ class _Generation:
             assert one.place is not None  # noqa: S101 - only wanted ones are here
             steps = self._constant(one.steps[len(node.steps) :])
             name = self._constant(self._names[one.place])
-            found = _called("read", _load(value), steps, _load(MESSAGE), name)
+            found = _called(READ, _load(value), steps, _load(MESSAGE), name)
             statements.append(_assigned(self._variables[one.place], found))
         return statements
 

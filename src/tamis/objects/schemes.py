@@ -123,5 +123,5 @@ class StaticCode:
             extract = generate_extractor(cls, [accessor.steps], [accessor.name], self._by_name)
             self._generated[cls, accessor] = extract
         found: list[object] = []
-        extract((message,), found.append)
+        extract((message,), self._by_name.read, found.append)
         return found[0]

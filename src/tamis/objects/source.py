@@ -22,10 +22,12 @@ from tamis.objects.accessors import (
     ByName,
     is_private,
     is_several,
+    name_of,
     steps_of,
 )
 from tamis.objects.comparing import elements_of, value_of
 from tamis.objects.generation import Extraction, generate_extractor
+from tamis.objects.remembering import ReadOnce
 
 MAX_EXTRACTIONS: Final = 1_024
 """Generated functions that are kept; a program with more classes generates some again."""
@@ -41,7 +43,8 @@ _GeneratedExtraction = tuple[list[str], Extraction]
 
 class _KnownAccessors(NamedTuple):
     ways: Mapping[str, AccessorSteps]
-    extractions: dict[tuple[type, frozenset[str]], _GeneratedExtraction]
+    extractions: dict[tuple[type, frozenset[str], bool], _GeneratedExtraction]
+    """By class and attributes, and whether what comes on the way to them is wanted as well."""
 
 
 class ObjectReader:
@@ -69,9 +72,11 @@ class ObjectReader:
         # Together: a function that was generated without them must not be kept.
         self._known = _KnownAccessors({**known, **ways}, {})
 
-    def event(self, given: object, wanted: Collection[str] | None) -> Event:
+    def event(
+        self, given: object, wanted: Collection[str] | None, once: ReadOnce | None = None
+    ) -> Event:
         """Return an object as an event that has the wanted attributes."""
-        columns = self._raw([given], type(given), wanted)
+        columns = self._raw([given], type(given), wanted, once)
         found = {name: tuple(values_in(column[0])) for name, column in columns.items()}
         held = {name: values for name, values in found.items() if values}
         if wanted is None:
@@ -79,40 +84,57 @@ class ObjectReader:
         return Event.of_checked(held)
 
     def columns(
-        self, objects: Sequence[object], numbers: NDArray[np.int32], wanted: Collection[str] | None
+        self,
+        objects: Sequence[object],
+        numbers: NDArray[np.int32],
+        wanted: Collection[str] | None,
+        once: ReadOnce | None = None,
     ) -> dict[str, Column]:
         """Return the wanted attributes of objects, given the number of each."""
         found: dict[str, Column] = {}
         for cls in dict.fromkeys(map(type, objects)):
             own = [place for place, each in enumerate(objects) if type(each) is cls]
             chosen = objects if len(own) == len(objects) else [objects[place] for place in own]
-            for name, raw in self._raw(chosen, cls, wanted).items():
+            for name, raw in self._raw(chosen, cls, wanted, once).items():
                 column = _column(numbers[own], raw)
                 if column is not None:
                     found[name] = joined_columns(found[name], column) if name in found else column
         return found
 
     def _raw(
-        self, objects: Sequence[object], cls: type, wanted: Collection[str] | None
+        self,
+        objects: Sequence[object],
+        cls: type,
+        wanted: Collection[str] | None,
+        once: ReadOnce | None,
     ) -> dict[str, list[object]]:
         known = self._known
-        key = cls, frozenset(known.ways if wanted is None else wanted)
+        key = cls, frozenset(known.ways if wanted is None else wanted), once is not None
         made = known.extractions.get(key) or self._generated(known, *key)
         names, extract = made
         columns: list[list[object]] = [[] for _ in names]
-        extract(objects, *(column.append for column in columns))
-        return dict(zip(names, columns, strict=True))
+        read = self._by_name.read if once is None else once.read
+        extract(objects, read, *(column.append for column in columns))
+        found = dict(zip(names, columns, strict=True))
+        if once is None:
+            return found
+        once.note(objects, found)
+        return {name: column for name, column in found.items() if name in key[1]}
 
     def _generated(
-        self, known: _KnownAccessors, cls: type, wanted: frozenset[str]
+        self, known: _KnownAccessors, cls: type, wanted: frozenset[str], is_kept: bool
     ) -> _GeneratedExtraction:
         ways = {name: known.ways.get(name) or steps_of(name) for name in wanted}
         steps = {name: found for name, found in sorted(ways.items()) if found}
+        if is_kept:
+            # What comes on the way to them, so that exact checks go on from there.
+            prefixes = [s[:end] for s in steps.values() for end in range(1, len(s))]
+            steps = {**{name_of(prefix): prefix for prefix in prefixes}, **steps}
         names = [*steps]
         made = names, generate_extractor(cls, [*steps.values()], names, self._by_name)
         if len(known.extractions) >= MAX_EXTRACTIONS:
             known.extractions.clear()
-        known.extractions[cls, wanted] = made
+        known.extractions[cls, wanted, is_kept] = made
         return made
 
 

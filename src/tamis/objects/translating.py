@@ -9,7 +9,7 @@ nowhere else.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
@@ -37,6 +37,7 @@ from tamis.objects.patterns import (
     Parity,
     Quantified,
 )
+from tamis.objects.remembering import ReadOnce
 
 COMPLEMENTS: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MAX_EXACT_PARITY: Final = 4
@@ -61,6 +62,12 @@ class Residue(NamedTuple):
     def holds(self, event: object) -> bool:
         """Return whether an object, or a plain event, satisfies the filter itself."""
         return self.checked.truth(event) is True
+
+    def holds_once(self, event: object, once: ReadOnce) -> bool:
+        """Return the same, with what others have read of the object."""
+        if isinstance(event, Mapping):
+            return self.checked.truth(once.event(event)) is True
+        return self.checked.truth_by(event, once) is True
 
 
 def translate_object_filter(filter_: ObjectFilter) -> Translation:
