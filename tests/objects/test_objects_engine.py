@@ -488,3 +488,58 @@ def test_accessors_of_filters_that_are_gone_are_forgotten(monkeypatch: pytest.Mo
 class Scaled:
     def scaled(self, by: int) -> int:
         return by
+
+
+# --- values that raise --------------------------------------------------------------------------
+
+
+class NoAttributes:
+    def __getattr__(self, name: str) -> object:
+        raise KeyError(name)
+
+
+class NoClass:
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        raise ValueError("no class")
+
+
+class NoElements(list[int]):
+    def __iter__(self) -> Any:
+        raise ValueError("no elements")
+
+
+class Holder:
+    def __init__(self, x: object) -> None:
+        self.x = x
+
+
+@pytest.mark.parametrize("make", [NoAttributes, NoClass, NoElements])
+def test_a_value_that_raises_stops_no_other_object(make: Any) -> None:
+    FAILURES.clear()
+    engine = Engine()
+    h = message(Holder)
+    conditions = [
+        h.x == 1,
+        h.x.y == 1,
+        h.x.any(lambda each: each == 1),
+        h.x.all(lambda each: each == 1),
+        h.x.contains(1),
+        h.x.is_a(int),
+        h.x[0] == 1,
+        h.x >= Decimal("0.5"),
+    ]
+    for number, condition in enumerate(conditions):
+        engine.add(number, condition)
+    expected = [number for number, each in enumerate(conditions) if each.matches(Holder(1))]
+    assert [*engine.match_batch([Holder(1), Holder(make()), Holder(1)])] == [
+        expected,
+        [],
+        expected,
+    ]
+    assert engine.match(Holder(make())) == []
+    assert not any(condition.matches(Holder(make())) for condition in conditions)
+    assert FAILURES.total > 0
+    names = {failure.class_name.rpartition(".")[2] for failure in FAILURES.first.values()}
+    assert names <= {"Holder", make.__name__}
+    FAILURES.clear()

@@ -350,8 +350,11 @@ def _plain(value: object) -> object:
 
 def _plain_scalar(value: object) -> object:
     """Return a number or truth value of NumPy as Python's, which is exactly the same."""
-    dtype = getattr(value, "dtype", None)
-    if getattr(value, "shape", None) != () or getattr(dtype, "kind", "") not in _SCALAR_DTYPES:
+    cls = type(value)
+    # Of its class: other people's `__getattr__` may raise, or answer anything.
+    if not hasattr(cls, "dtype") or not hasattr(cls, "shape"):
+        return value
+    if value.shape != () or getattr(value.dtype, "kind", "") not in _SCALAR_DTYPES:  # type: ignore[attr-defined]
         return value
     return value.item()  # type: ignore[attr-defined]
 

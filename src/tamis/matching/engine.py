@@ -570,9 +570,10 @@ class Engine:
             from tamis.events.arrow import ArrowEvents  # noqa: PLC0415 - a costly import
 
             source: EventSource = ArrowEvents(events)
+        elif isinstance(events, EventSource):
+            source = events
         else:
-            is_source = isinstance(events, EventSource)
-            source = events if is_source else self._objects.source(events, once)
+            source = self._objects.source(events, once)
         check = ExactCheck(self._undecided, budget, once) if leaves_residuals else None
         matcher = BatchMatcher(segments, moment, self._threads, check, budget)
         return matcher.matches(source, projection)

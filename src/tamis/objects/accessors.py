@@ -283,7 +283,11 @@ class ByName:
                 if depth == MAX_ACCESSOR_STEPS:
                     return None
                 rest = steps[place:]
-                elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]
+                try:
+                    elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]
+                except Exception as error:  # Collections may be other people's code.
+                    self.failures.note(message, name, error)
+                    return None
                 found = [self.read(each, rest, message, name, depth + 1) for each in elements]
                 return [each for each in found if each is not None]
             value = self.taken(value, step, message, name)
@@ -332,7 +336,11 @@ def is_mere_absence(value: object, step: Step, error: Exception) -> bool:
     if not isinstance(error, AttributeError) or isinstance(step, ClassStep):
         return False
     # Not `hasattr`: that would run a property once more.
-    return not hasattr(type(value), step.name) and step.name not in getattr(value, "__dict__", ())
+    try:
+        own = getattr(value, "__dict__", ())
+    except Exception:  # Other people's `__getattr__` may raise anything.
+        own = ()
+    return not hasattr(type(value), step.name) and step.name not in own
 
 
 def require_public(name: str, what: str = "member") -> None:

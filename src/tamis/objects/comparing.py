@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
+from itertools import islice
 from typing import Any, Final
 
 from tamis.errors import EventError, FilterTypeError
@@ -48,38 +49,60 @@ def kind_of_operand(value: Comparand) -> Kind | None:
     return Kind.NUMBER if isinstance(value, Decimal) else kind_of(value)
 
 
-def value_of(given: object, *, exact: bool) -> Comparand:
+Failed = Callable[[Exception], None]
+"""Is told what other people's objects raise while they are looked at."""
+
+
+def value_of(given: object, *, exact: bool, failed: Failed | None = None) -> Comparand:
     """Return an object as it is compared; decimals only if they are to stay exact."""
+    try:
+        return _value_of(given, exact=exact)
+    except EventError:
+        return NO_VALUE
+    except Exception as error:  # Even asking for its class may raise.
+        if failed is not None:
+            failed(error)
+        return NO_VALUE
+
+
+def _value_of(given: object, *, exact: bool) -> Comparand:
     if isinstance(given, Enum) and not isinstance(given, int | str | float):
         given = given.value if is_value(given.value) else given.name
     if isinstance(given, Decimal):
         return given if exact and given.is_finite() else nearest_number(given)
-    try:
-        return check_value(given)
-    except EventError:
-        return NO_VALUE
+    return check_value(given)
 
 
-def comparands_of(found: object, *, exact: bool) -> list[Comparand]:
+def comparands_of(found: object, *, exact: bool, failed: Failed | None = None) -> list[Comparand]:
     """Return the values of what an accessor found: of all elements, if it is a collection."""
-    return [value_of(each, exact=exact) for each in elements_of(found)]
+    return [value_of(each, exact=exact, failed=failed) for each in elements_of(found, failed)]
 
 
-def elements_of(found: object) -> Sequence[object]:
+def elements_of(found: object, failed: Failed | None = None) -> Sequence[object]:
     """Return what an accessor found, one by one; None is nothing."""
     if is_several(found):
-        return [each for each in scalars_of(found) if each is not None]
+        return [each for each in scalars_of(found, failed) if each is not None]
     return () if found is None else (found,)
 
 
-def scalars_of(found: Any) -> Iterator[object]:
+def listed(several: Any, failed: Failed | None) -> list[Any] | None:
+    """Return the elements of a collection; None if it does not give them."""
+    try:
+        return [*islice(several, MAX_VALUES + 1)]
+    except Exception as error:  # Collections may be other people's code.
+        if failed is not None:
+            failed(error)
+        return None
+
+
+def scalars_of(found: Any, failed: Failed | None = None) -> Iterator[object]:
     """Yield the elements of collections inside each other, within limits."""
-    stack, count = [iter(found)], 0
+    stack, count = [iter(listed(found, failed) or ())], 0
     while stack:
         for each in stack[-1]:
             if is_several(each):
                 if len(stack) < MAX_ACCESSOR_STEPS:
-                    stack.append(iter(each))
+                    stack.append(iter(listed(each, failed) or ()))
                     break
                 continue
             count += 1
@@ -127,11 +150,13 @@ def some_passes(op: str, given: Any, values: list[Comparand]) -> bool | None:
     return truth
 
 
-def contains_value(found: object, given: Comparand, *, exact: bool) -> bool | None:
+def contains_value(
+    found: object, given: Comparand, *, exact: bool, failed: Failed | None = None
+) -> bool | None:
     """Return whether a collection has an element, or a text has a part; None for anything else."""
     if is_several(found):
-        return some_passes("=", given, comparands_of(found, exact=exact)) is True
-    value = value_of(found, exact=exact)
+        return some_passes("=", given, comparands_of(found, exact=exact, failed=failed)) is True
+    value = value_of(found, exact=exact, failed=failed)
     if isinstance(value, str) and isinstance(given, str):
         return given in value
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Final, NoReturn
 
 from tamis.errors import FilterTypeError, LimitError
@@ -17,6 +18,7 @@ from tamis.filters.translations import Translation
 from tamis.html_text import html_code
 from tamis.objects.accessors import (
     Accessor,
+    AccessorFailures,
     ByName,
     CallStep,
     ClassStep,
@@ -27,10 +29,12 @@ from tamis.objects.accessors import (
     is_several,
 )
 from tamis.objects.comparing import (
+    Failed,
     comparands_of,
     comparison_called,
     contains_value,
     elements_of,
+    listed,
     some_passes,
 )
 
@@ -131,20 +135,23 @@ class ObjectCondition(ObjectFilter):
             return self._is_present(found, message)
         if found is None:
             return None
+        exact, failed = self.accessor.exact, _noting(read, message, self.accessor)
         match self.op:
             case "contains":
-                return contains_value(found, self.operand, exact=self.accessor.exact)
+                return contains_value(found, self.operand, exact=exact, failed=failed)
             case "has":
-                values = comparands_of(found, exact=self.accessor.exact)
+                values = comparands_of(found, exact=exact, failed=failed)
                 truth = some_passes("=", self.operand, values)
                 return bool(truth) if is_several(found) else truth
             case "is a":
-                truths = {self.operand in class_names(type(one)) for one in elements_of(found)}
+                truths = {
+                    self.operand in class_names(type(one)) for one in elements_of(found, failed)
+                }
                 return any(truths) if truths else None
             case "compare":
                 return self._compare(message, found, read)
             case _:
-                values = comparands_of(found, exact=self.accessor.exact)
+                values = comparands_of(found, exact=exact, failed=failed)
                 return some_passes(self.op, self.operand, values)
 
     def _is_present(self, found: object, message: object) -> bool | None:
@@ -194,7 +201,10 @@ class Quantified(ObjectFilter):
         found: Any = read(message, self.accessor)
         if found is None:
             return None
-        elements = found if is_several(found) else (found,)
+        several = is_several(found)
+        elements = listed(found, _noting(read, message, self.accessor)) if several else (found,)
+        if elements is None:
+            return None
         truths = [self.inner.truth_by(each, read) for each in elements]
         if (not self.every) in truths:
             return not self.every
@@ -304,6 +314,12 @@ class Parity(Combination):
         """Return unknown if a term is, otherwise whether the number of true terms is odd."""
         truths = [term.truth_by(message, read) for term in self.terms]
         return None if None in truths else truths.count(True) % 2 == 1
+
+
+def _noting(read: Reader, message: object, accessor: Accessor) -> Failed | None:
+    """Return what counts a failure of what an accessor found, if its reader counts failures."""
+    failures: AccessorFailures | None = getattr(read, "failures", None)
+    return None if failures is None else partial(failures.note, message, accessor.name)
 
 
 # --- combining -------------------------------------------------------------------------------

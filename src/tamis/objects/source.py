@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ from tamis.objects.accessors import (
     name_of,
     steps_of,
 )
-from tamis.objects.comparing import elements_of, value_of
+from tamis.objects.comparing import Failed, elements_of, value_of
 from tamis.objects.generation import Extraction, generate_extractor
 from tamis.objects.remembering import ReadOnce
 
@@ -77,7 +78,10 @@ class ObjectReader:
     ) -> Event:
         """Return an object as an event that has the wanted attributes."""
         columns = self._raw([given], type(given), wanted, once)
-        found = {name: tuple(values_in(column[0])) for name, column in columns.items()}
+        found = {
+            name: tuple(values_in(column[0], self._failed(given, name)))
+            for name, column in columns.items()
+        }
         held = {name: values for name, values in found.items() if values}
         if wanted is None:
             held = {**_public_values(given), **held}
@@ -96,10 +100,36 @@ class ObjectReader:
             own = [place for place, each in enumerate(objects) if type(each) is cls]
             chosen = objects if len(own) == len(objects) else [objects[place] for place in own]
             for name, raw in self._raw(chosen, cls, wanted, once).items():
-                column = _column(numbers[own], raw)
+                column = self._column(numbers[own], name, raw, chosen)
                 if column is not None:
                     found[name] = joined_columns(found[name], column) if name in found else column
         return found
+
+    def _failed(self, message: object, name: str) -> Failed:
+        return partial(self._by_name.failures.note, message, name)
+
+    def _column(
+        self,
+        events: NDArray[np.int32],
+        name: str,
+        raw: list[Any],
+        objects: Sequence[object],
+    ) -> Column | None:
+        """Return the values of one attribute; None if there are none."""
+        if set(map(type, raw)) == {type(None)}:
+            return None
+        plain = plain_column(events, raw, None)
+        if plain is not None:
+            return plain._replace(is_single=True)
+        several = [
+            values_in(each, self._failed(message, name))
+            for each, message in zip(raw, objects, strict=True)
+        ]
+        values = [value for each in several for value in each]
+        if not values:
+            return None
+        repeated = np.repeat(events, [len(each) for each in several])
+        return plain_column(repeated, values, None) or mixed_column(repeated, values)
 
     def _raw(
         self,
@@ -141,30 +171,15 @@ class ObjectReader:
 # --- values ----------------------------------------------------------------------------------
 
 
-def values_in(raw: object) -> list[Value]:
+def values_in(raw: object, failed: Failed) -> list[Value]:
     """Return what an accessor found as values of an event; decimals are the nearest numbers."""
-    return [_value(each) for each in elements_of(raw)]
+    return [_value(each, failed) for each in elements_of(raw, failed)]
 
 
-def _value(raw: object) -> Value:
-    value = value_of(raw, exact=False)
+def _value(raw: object, failed: Failed) -> Value:
+    value = value_of(raw, exact=False, failed=failed)
     assert not isinstance(value, Decimal)  # noqa: S101 - they become numbers
     return value
-
-
-def _column(events: NDArray[np.int32], raw: list[Any]) -> Column | None:
-    """Return the values of one attribute; None if there are none."""
-    if set(map(type, raw)) == {type(None)}:
-        return None
-    plain = plain_column(events, raw, None)
-    if plain is not None:
-        return plain._replace(is_single=True)
-    several = [values_in(each) for each in raw]
-    values = [value for each in several for value in each]
-    if not values:
-        return None
-    repeated = np.repeat(events, [len(each) for each in several])
-    return plain_column(repeated, values, None) or mixed_column(repeated, values)
 
 
 # --- all attributes --------------------------------------------------------------------------
