@@ -237,6 +237,23 @@ def test_synchronous_collections_do_the_same() -> None:
     assert seen == [Job(2), Job(3)]
 
 
+def test_a_function_may_cancel_its_own_watch() -> None:
+    seen: list[Job] = []
+    with open_bus_sync() as bus:
+        jobs = SyncDAStrongSet[Job]("/jobs", bus)
+
+        def take(one: Job) -> None:
+            watching.cancel()
+            seen.append(one)
+
+        watching = jobs.contains(None, take)
+        jobs.add(Job(1))
+        assert eventually(lambda: watching.is_over)
+        jobs.add(Job(2))
+        watching.cancel()
+    assert seen == [Job(1)]
+
+
 def test_what_cannot_be_read_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_bus_sync() as bus:
         header = {"type": ["tests.Job"], "version": 1, "collection": "/jobs"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, ClassVar, Final, Self
 
@@ -17,14 +18,17 @@ from tamis.events.values import brief
 from tamis.protocol.views import Receipt
 
 _MEMBERS_PER_FETCH: Final = 64
+_CALLS: Final[ContextVar[object]] = ContextVar("tamis calls", default=None)
+"""The watch whose function this thread is in: to wait for its end there would take forever."""
 
 
 class SyncWatch:
     """Members of a collection that come from now on; made by `contains`."""
 
-    def __init__(self, bus: SyncBus, watch: Watch) -> None:
+    def __init__(self, bus: SyncBus, watch: Watch, calls: object) -> None:
         self._bus: Final = bus
         self._watch: Final = watch
+        self._calls: Final = calls
 
     @property
     def name(self) -> str | None:
@@ -53,7 +57,11 @@ class SyncWatch:
         """Call the function no more, once a call that is under way has returned.
 
         What is kept for this name, or for all who share a queue, stays unless you `forget` it.
+        The function itself may cancel, and is not waited for.
         """
+        if _CALLS.get() is self._calls:
+            self._bus.call_async(lambda _: self._watch.cancel_after_call(forget=forget))
+            return
         self._bus.call_async(lambda _: self._watch.cancel(forget=forget))
 
     def wait(self) -> None:
@@ -117,13 +125,20 @@ class SyncDACollection(NamedCollection[T]):
         if not callable(callback):
             raise OptionError("callback", f"is {brief(callback)}; it must be a function")
 
+        calls = object()
+
+        def call(member: T) -> None:
+            # In a context of its own, as every thread of asyncio's has.
+            _CALLS.set(calls)
+            callback(member)
+
         async def in_thread(member: T) -> None:
-            await asyncio.to_thread(callback, member)
+            await asyncio.to_thread(call, member)
 
         watch = self._bus.call_async(
             lambda bus: self._in(bus).contains(condition, in_thread, name=name)
         )
-        return SyncWatch(self._bus, watch)
+        return SyncWatch(self._bus, watch, calls)
 
     def __iter__(self) -> Iterator[T]:
         members = self._bus.call_async(self._iterator)

@@ -98,6 +98,10 @@ class Watch:
             await self._task
         await self._close()
 
+    async def cancel_after_call(self, *, forget: bool = False) -> None:
+        """Call the function no more, once this call of it has returned."""
+        self._is_cancelled, self._forgets = True, forget
+
     async def _close(self) -> None:
         # What is acknowledged and not stored comes again, which certified collections may do.
         with contextlib.suppress(RefusedError):
