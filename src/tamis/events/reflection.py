@@ -52,14 +52,29 @@ class Promise:
     def may_be(self, *classes: type) -> bool:
         """Return whether an instance of one of some classes would keep the promise."""
         return not self.classes or any(
-            issubclass(mine.cls, other) or issubclass(other, mine.cls)
-            for mine in self.classes
-            for other in classes
+            _may_be(mine.cls, other) for mine in self.classes for other in classes
         )
 
     def is_surely(self, *classes: type) -> bool:
         """Return whether all that is promised are instances of some classes."""
         return self.is_known and all(issubclass(mine.cls, classes) for mine in self.classes)
+
+
+def _may_be(promised: type, other: type) -> bool:
+    """Return whether something may be an instance of both, as far as Python can tell."""
+    if is_protocol(promised) or is_protocol(other):
+        return True
+    one, two = (dict if typing.is_typeddict(cls) else cls for cls in (promised, other))
+    return issubclass(one, two) or issubclass(two, one)
+
+
+def is_protocol(cls: type) -> bool:
+    """Return whether a class describes structure; Python refuses to ask most for their instances.
+
+    >>> is_protocol(Sequence), is_protocol(typing.SupportsInt)
+    (False, True)
+    """
+    return bool(getattr(cls, "_is_protocol", False))
 
 
 UNKNOWN: Final = Promise()

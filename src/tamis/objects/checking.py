@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,7 +15,13 @@ from uuid import UUID
 from tamis.errors import FilterTypeError
 from tamis.events import Bits, Kind
 from tamis.events.kinds import KINDS, is_value
-from tamis.events.reflection import Promise, PromisedClass, element_of, is_collection
+from tamis.events.reflection import (
+    Promise,
+    PromisedClass,
+    element_of,
+    is_collection,
+    is_protocol,
+)
 from tamis.events.schema import did_you_mean
 from tamis.filters.atoms import can_compare
 from tamis.objects.accessors import Accessor
@@ -160,4 +167,14 @@ def fits_argument(given: object, promise: Promise) -> bool:
     if not promise.is_known or given is None:
         return given is not None or promise.optional or not promise.classes
     wider = _WIDER.get(type(given), ())
-    return any(issubclass(type(given), one.cls) or one.cls in wider for one in promise.classes)
+    return _fits_one(type(given), promise, wider)
+
+
+def _fits_one(cls: type, promise: Promise, wider: tuple[type, ...]) -> bool:
+    """Return whether an instance of a class keeps a promise; structure is not looked at."""
+    return any(
+        is_protocol(one.cls)
+        or one.cls in wider
+        or (not typing.is_typeddict(one.cls) and issubclass(cls, one.cls))
+        for one in promise.classes
+    )
