@@ -180,10 +180,11 @@ def invocations() -> list[Contender]:
     for count in ARGUMENTS:
         arguments, group = tuple(range(count)), str(count)
         steps = (CallStep("value", arguments),)
-        static = generate_extractor(Part, [steps], ["value()"], ByName(AccessorFailures()))
+        by_name = ByName(AccessorFailures())
+        static = generate_extractor(Part, [steps], ["value()"], by_name)
         parts = [part] * CALLS
         ways: dict[str, Callable[[], object]] = {
-            "static": partial(static, parts, _ignore),
+            "static": partial(static, parts, by_name.read, _ignore),
             "dynamic": partial(_dynamic, part, arguments),
             "dynamic with look-up": partial(_looked_up, part, arguments),
         }
