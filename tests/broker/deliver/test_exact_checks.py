@@ -39,7 +39,7 @@ async def test_events_whose_check_was_interrupted_come_before_later_ones(tmp_pat
             await eventually_async(begun.is_set)
             # The connection goes, but the thread cannot be interrupted.
             leaving = asyncio.create_task(ann.detach(first))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0)  # until it is leaving
             await ann.attach("s", inbox, credit=3)
             may_end.set()
             await eventually_async(lambda: len(inbox.got) == 3)
