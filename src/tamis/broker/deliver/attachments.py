@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tamis.access import Rights
 from tamis.broker.deliver.group_queues import GroupQueue
-from tamis.broker.deliver.queues import QueuedEvent
+from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.protocol import Deliver, Dropped, Ended
 from tamis.protocol.views import MemberView
@@ -85,6 +85,20 @@ class Attachment:
         """Return whether an attempt is in flight here: it was not rejected or settled since."""
         sent = self.subscription.queue.in_flight.get(sequence)
         return sent is not None and sent.holder is self and sent.attempts == attempt
+
+    def let_go(self) -> None:
+        """Schedule what is in flight here again; what was not sent was no attempt."""
+        queue = self.subscription.queue
+        if isinstance(queue, DiskQueue):
+            held = queue.in_flight
+            queue.return_taken(
+                [
+                    queued
+                    for queued in self.unsent
+                    if (sent := held.get(queued.sequence)) is not None and sent.holder is self
+                ]
+            )
+        queue.forget_sent(self)
 
 
 def may_read(subscription: ActiveSubscription, reader: EventReader) -> bool:

@@ -157,10 +157,10 @@ class Notifier:
                 task.cancel()
                 # From now on it sends nothing, but an exact check in a thread has to end first.
                 # Whoever connects meanwhile gets these events before later ones.
-                _let_go(attachment)
+                attachment.let_go()
                 await asyncio.wait([task])
         finally:
-            _let_go(attachment)
+            attachment.let_go()
 
     def require_place(
         self, subscription: ActiveSubscription, reader: EventReader, member: str
@@ -580,21 +580,6 @@ class Notifier:
             return
         for one in lost.values():
             self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
-
-
-def _let_go(attachment: Attachment) -> None:
-    """Schedule what an attachment has in flight again; what it has not sent was no attempt."""
-    queue = attachment.subscription.queue
-    if isinstance(queue, DiskQueue):
-        held = queue.in_flight
-        queue.return_taken(
-            [
-                queued
-                for queued in attachment.unsent
-                if (sent := held.get(queued.sequence)) is not None and sent.holder is attachment
-            ]
-        )
-    queue.forget_sent(attachment)
 
 
 def _is_unsent(sequence: int, sent: InFlightEvent) -> bool:
