@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -23,6 +24,8 @@ from broker.server import ServerProcess, make_certificate, running
 from cli.commands import tamis
 from clocks import Stopwatch
 from tamis import connect_sync
+from tamis.broker.frontend import server
+from tamis.broker.operations.health import Health
 from tamis.errors import DisconnectedError
 from waiting import eventually
 
@@ -57,6 +60,24 @@ def test_it_prints_one_line_and_stops_with_code_0(tmp_path: Path) -> None:
     # On a busy machine, loading takes as long as compiling does elsewhere.
     events = [event for event in events if event != "loading the kernels of the engine"]
     assert events == ["broker open", "listening", "stopping", "broker closed"]
+
+
+def test_events_are_stored_while_the_kernels_are_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    go_on = threading.Event()
+    monkeypatch.setattr(server, "load_kernels", lambda **_: go_on.wait(60))
+
+    async def load() -> None:
+        health = Health()
+        health.set_open(True)
+        loading = asyncio.create_task(server._load_kernels(health))
+        await asyncio.sleep(0)
+        assert health.ready
+        assert "events are stored, and matched in a moment" in health.problems[0]
+        go_on.set()
+        await loading
+        assert not health.problems
+
+    asyncio.run(load())
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(tmp_path: Path) -> None:

@@ -391,6 +391,10 @@ class HasBits(ValueAtom, frozen=True):
         return f"{show_name(self.attribute)} {self.words[self.op]} {show_value(self.bits)}"
 
 
+PLAIN_ATOMS: Final = frozenset((Compare, Between, TextTest, Like))
+"""What most atoms are: each counts as one, and is no regular expression."""
+
+
 def declared(name: str, schema: Schema, *, advice: str = "") -> Attribute:
     """Return what the schema declares for `name`, or say that it declares nothing."""
     check_schema(schema)

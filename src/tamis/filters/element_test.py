@@ -8,13 +8,13 @@ false. Without elements it is like a comparison with an absent attribute.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from typing import NamedTuple, Self
 
 from tamis.errors import FilterTypeError
 from tamis.events import Schema
 from tamis.events.elements import elements
 from tamis.events.schema import check_schema
-from tamis.filters.atoms import Atom
+from tamis.filters.atoms import PLAIN_ATOMS, Atom
 from tamis.filters.boolean import Connective, Filter, Not, one_deeper
 from tamis.filters.modes import View
 from tamis.filters.printing import ANY, show_name
@@ -82,18 +82,7 @@ class ElementTest(Filter, frozen=True):
 
 def has_element_tests(filter_: Filter) -> bool:
     """Return whether there is a test of elements in a filter."""
-    left = [filter_]
-    while left:
-        one = left.pop()
-        if isinstance(one, Atom):
-            continue
-        if isinstance(one, ElementTest):
-            return True
-        if isinstance(one, Connective):
-            left += one.terms
-        elif isinstance(one, Not):
-            left.append(one.term)
-    return False
+    return conditions_in(filter_).are_of_elements
 
 
 def refuse_element_tests(filter_: Filter, where: str) -> None:
@@ -108,21 +97,34 @@ def refuse_element_tests(filter_: Filter, where: str) -> None:
             )
 
 
-def conditions_in(filter_: Filter) -> list[Filter]:
-    """Return the atoms of a filter, and in place of a test of elements those of its condition."""
+class Conditions(NamedTuple):
+    """The atoms of a filter, and in place of a test of elements those of its condition."""
+
+    atoms: list[Filter]
+    are_of_elements: bool
+    """Whether some of them are conditions of elements."""
+
+
+def conditions_in(filter_: Filter) -> Conditions:
+    """Return the atoms of a filter, those of tests of elements among them."""
     found: list[Filter] = []
+    of_elements = False
     left = [filter_]
     # No generators and patterns: this is done with every filter that is read.
     while left:
         one = left.pop()
-        if isinstance(one, Atom):
+        if isinstance(one, Connective):
+            if PLAIN_ATOMS.issuperset(map(type, one.terms)):
+                found += one.terms
+            else:
+                left += one.terms[::-1]
+        elif isinstance(one, Atom):
             found.append(one)
-        elif isinstance(one, Connective):
-            left += one.terms[::-1]
         elif isinstance(one, Not):
             left.append(one.term)
         elif isinstance(one, ElementTest):
+            of_elements = True
             left.append(one.condition)
         else:
             found += one.atoms()
-    return found
+    return Conditions(found, of_elements)

@@ -8,18 +8,9 @@ from typing import Final, NamedTuple
 from tamis.errors import LimitError
 from tamis.filters.any_text import AnyText, bare_test
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import (
-    Between,
-    Caseless,
-    Compare,
-    In,
-    InNetwork,
-    Like,
-    Regex,
-    TextTest,
-)
+from tamis.filters.atoms import PLAIN_ATOMS, Caseless, In, InNetwork, Regex
 from tamis.filters.boolean import MAX_DEPTH, Filter
-from tamis.filters.element_test import conditions_in
+from tamis.filters.element_test import Conditions, conditions_in
 from tamis.filters.patterns import pattern_steps
 
 # The longest that RE2 was seen to take for a step, on one core of a small server.
@@ -43,27 +34,26 @@ class FilterLimits(NamedTuple):
         if len(text) > self.text:
             raise LimitError("characters in the filter", actual=len(text), limit=self.text)
 
-    def check(self, filter_: Filter) -> None:
-        """Refuse a filter with too many atoms, levels or steps; linear in its size."""
+    def check(self, filter_: Filter) -> Conditions:
+        """Refuse a filter with too many atoms, levels or steps; return what it tests."""
         self.check_depth(filter_)
-        cost, patterns = 0, list[Filter]()
-        for atom in conditions_in(filter_):
-            # Most are of these, and every filter comes through here.
-            if type(atom) in _PLAIN:
-                cost += 1
-                continue
-            cost += atom_cost(atom)
-            if isinstance(atom, MAY_BE_PATTERNS):
-                patterns.append(atom)
+        conditions = conditions_in(filter_)
+        atoms = conditions.atoms
+        cost, patterns = len(atoms), list[Filter]()
+        # Most atoms are plain, and every filter comes through here.
+        if not PLAIN_ATOMS.issuperset(map(type, atoms)):
+            cost = sum(map(atom_cost, atoms))
+            patterns = [atom for atom in atoms if isinstance(atom, MAY_BE_PATTERNS)]
         if cost > self.atoms:
             raise LimitError("atoms in the filter", actual=cost, limit=self.atoms)
         if patterns:
             self._check_steps(patterns)
+        return conditions
 
     def check_steps(self, filter_: Filter) -> None:
         """Refuse a filter whose regular expressions may take too long."""
         self._check_steps(
-            [atom for atom in conditions_in(filter_) if isinstance(atom, MAY_BE_PATTERNS)]
+            [atom for atom in conditions_in(filter_).atoms if isinstance(atom, MAY_BE_PATTERNS)]
         )
 
     def _check_steps(self, atoms: Sequence[Filter]) -> None:
@@ -86,7 +76,6 @@ class FilterLimits(NamedTuple):
 
 MAY_BE_PATTERNS: Final = (Regex, Caseless, AnyText)
 """The only atoms that may be regular expressions."""
-_PLAIN: Final = frozenset((Compare, Between, TextTest, Like))
 
 # What was accepted once, under the limits of that time, is read again without any.
 NO_LIMITS: Final = FilterLimits(text=2**62, atoms=2**62, depth=2**62, steps=2**62)
@@ -104,7 +93,7 @@ def steps_within(seconds: float, text_bytes: int) -> int:
 def atom_cost(atom: Filter) -> int:
     """Return how many atoms a node counts as."""
     # Most are of these, and parsers come through here for every atom.
-    if type(atom) in _PLAIN:
+    if type(atom) in PLAIN_ATOMS:
         return 1
     test = bare_test(atom)
     if isinstance(test, In):

@@ -14,8 +14,9 @@ from typing import ClassVar, Final, NamedTuple, TypeVar
 from tamis.errors import FilterSyntaxError, FilterTypeError, LimitError
 from tamis.events import Type, Value
 from tamis.filters import Filter, FilterLimits
+from tamis.filters.any_text import any_text
 from tamis.filters.arithmetic import Arithmetic, Expression, Literal, Reference
-from tamis.filters.atoms import Caseless, In, InNetwork
+from tamis.filters.atoms import PLAIN_ATOMS, Caseless, In, InNetwork
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.filters.build import between_expressions, compare_expressions
 from tamis.filters.element_test import ElementTest
@@ -115,6 +116,8 @@ class ExpressionParser:
         self._limits = limits
         self._cost = 0
         self._has_patterns = False
+        self.names_any = False
+        """Whether some test is of any attribute."""
         self._open = 0
         # Each operand with its first token; each operator with its precedence and token.
         self._operands: list[tuple[Operand, int]] = []
@@ -321,6 +324,11 @@ class ExpressionParser:
     def _read_infix(self, level: int, op: str) -> None:
         at = self.tokens.at - 1
         operators = self._operators
+        above = operators[-1][0] if operators else OPEN
+        # Mostly there is nothing to reduce. Connectives of one level are joined all at once.
+        if above < level or (above == level and level in CONNECTIVES):
+            operators.append((level, op, at))
+            return
         if level == AND:
             self._reduce(COMPARE + 1)
             if operators and operators[-1][1].endswith("between"):
@@ -478,12 +486,15 @@ class ExpressionParser:
 
     def counted(self, found: Filter) -> Filter:
         """Return an atom and count it; refuse one too many at once, before parsing more."""
+        if type(found) in PLAIN_ATOMS:
+            self._cost += 1
         # Members of a list are counted while parsing it.
-        if type(found.test if isinstance(found, Caseless) else found) not in _LISTS:
+        elif type(found.test if isinstance(found, Caseless) else found) not in _LISTS:
             self._cost += atom_cost(found)
-        self._check_cost()
-        self._has_patterns = self._has_patterns or isinstance(found, MAY_BE_PATTERNS)
-        return found
+            self._has_patterns = self._has_patterns or isinstance(found, MAY_BE_PATTERNS)
+        if self._cost > self._limits.atoms:
+            self._check_cost()
+        return any_text(found) if self.names_any and ANY in found.attributes() else found
 
     def _check_cost(self) -> None:
         if self._cost > self._limits.atoms:

@@ -43,7 +43,7 @@ from tamis.languages.expressions import (
     Operand,
     OtherLanguages,
 )
-from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe_token
+from tamis.languages.tokens import LARGEST_BEFORE_SIGN, Tokens, describe_token, token_pattern
 
 # --- numbers as Java writes them -----------------------------------------------------------
 
@@ -153,10 +153,10 @@ class JMSParser(ExpressionParser):
 
     # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
     # quote takes the rest of the text, so that it is scanned once.
-    pattern: ClassVar[re.Pattern[str]] = re.compile(
+    pattern: ClassVar[re.Pattern[str]] = token_pattern(
         rf"""{_NAME} | {NUMBER} | '(?:[^']|'')*+'?
         | === | =~ | !~ | => | =< | <= | >= | <> | != | == | && | \|\| | [^\ \t\f\r\n]""",
-        re.VERBOSE,
+        blank=r"[\ \t\f\r\n]",
     )
 
     infix: ClassVar[Mapping[str, tuple[int, str]]] = COMMON_INFIX | {"/": (MULTIPLY, "div")}

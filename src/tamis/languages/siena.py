@@ -33,6 +33,7 @@ from tamis.languages.tokens import (
     read_mask,
     read_number,
     read_quoted,
+    token_pattern,
 )
 
 if TYPE_CHECKING:
@@ -226,10 +227,9 @@ class TextReader:
     """A parser of `{(author, *, "Stein") (edition, >, 1)}`."""
 
     # Names have the characters that Siena allows. A sign belongs to the number after it.
-    pattern: Final = re.compile(
+    pattern: Final = token_pattern(
         rf"""[^\W\d][\w.$/-]*+ | [+-]?(?:{NUMBER}) | {QUOTED}
-        | >\* | \*< | <= | >= | != | \S""",
-        re.VERBOSE | re.DOTALL,
+        | >\* | \*< | <= | >= | != | \S"""
     )
 
     def __init__(self, text: str, limits: FilterLimits) -> None:

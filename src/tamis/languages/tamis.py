@@ -17,8 +17,7 @@ from typing import ClassVar, Final
 
 from tamis.events import Kind
 from tamis.events.kinds import TYPE_OF_KEYWORD, TYPES, Type, Value
-from tamis.filters import Filter, FilterLimits
-from tamis.filters.any_text import any_text
+from tamis.filters import Filter
 from tamis.filters.arithmetic import Expression, Literal, Reference
 from tamis.filters.atoms import HasKind, Present
 from tamis.filters.boolean import Not
@@ -53,6 +52,7 @@ from tamis.languages.tokens import (
     read_mask,
     read_number,
     read_quoted,
+    token_pattern,
 )
 
 KIND_WORDS: Final[Mapping[tuple[str, ...], Kind]] = {
@@ -153,12 +153,11 @@ class TamisParser(ExpressionParser):
     # Possessive quantifiers throughout: no token is tried twice, so scanning is linear. An open
     # quote takes the rest of the text, so that it is scanned once. Names and numbers come first,
     # unless they may be the beginning of an address; those are rare.
-    pattern: ClassVar[re.Pattern[str]] = re.compile(
+    pattern: ClassVar[re.Pattern[str]] = token_pattern(
         rf"""{NAME}(?!:) | (?:{NUMBER})(?![\w.:]) | {QUOTED} | `(?:[^`]|``)*+`?
         | === | =~ | !~ | => | =< | <= | >= | != | <> | == | && | \|\| | [(),=<>]
         | ~(?:<>|[<>!=]=?|(?i:contains|within|starts|ends|like|matches|in|between)(?!\w))
-        | {NETWORK} | {NAME} | {NUMBER} | \S""",
-        re.VERBOSE | re.DOTALL,
+        | {NETWORK} | {NAME} | {NUMBER} | \S"""
     )
 
     infix: ClassVar[Mapping[str, tuple[int, str]]] = COMMON_INFIX | {
@@ -178,16 +177,6 @@ class TamisParser(ExpressionParser):
         operands=OPERAND_HINTS | {"!": 'write "not"', "~": 'write "not"'},
         leading={"exists": 'write "is present" after the name'},
     )
-
-    def __init__(self, text: str, limits: FilterLimits) -> None:
-        super().__init__(text, limits)
-        self._names_any = False
-        """Whether there is a test of any attribute."""
-
-    def counted(self, found: Filter) -> Filter:
-        """Count an atom; one that was written for any attribute tests all of them."""
-        super().counted(found)
-        return any_text(found) if self._names_any and ANY in found.attributes() else found
 
     def condition(self, expression: Expression, at: int) -> Filter:
         """Say what follows `any`, which is no condition."""
@@ -242,7 +231,7 @@ class TamisParser(ExpressionParser):
         if lower in TYPE_OF_KEYWORD:
             return self._literal_of(lower)
         if lower == show_name(ANY):
-            self._names_any = True
+            self.names_any = True
             return Reference(ANY)
         raise self.tokens.error(
             f'"{word}" is a reserved word and cannot be used here',

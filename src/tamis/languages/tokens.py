@@ -12,6 +12,15 @@ from tamis.events.schema import did_you_mean
 from tamis.filters import FilterLimits
 
 
+def token_pattern(tokens: str, *, blank: str = r"\s") -> re.Pattern[str]:
+    """Return a verbose pattern that finds the tokens of a language, which end before blanks.
+
+    It takes the blanks before a token along, which is a third faster than trying all tokens at each
+    of them. At the end of the text it finds an empty token, so that blanks there are scanned once.
+    """
+    return re.compile(rf"{blank}*+({tokens}|\Z)", re.VERBOSE | re.DOTALL)
+
+
 class Tokens:
     """The tokens of a text as plain strings, with empty ones at the end.
 
@@ -65,8 +74,8 @@ class Tokens:
 
     def _offset(self, index: int) -> int:
         for number, found in enumerate(self._pattern.finditer(self.text)):
-            if number == index:
-                return found.start()
+            if number == index and found[1]:
+                return found.start(1)
         return len(self.text.rstrip())
 
 

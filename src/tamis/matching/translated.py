@@ -46,7 +46,8 @@ class SubscriptionTranslator(NamedTuple):
         translation = self._translation(given, asked)
         mode = self._compiled_mode(given, translation, asked)
         expires_at = seconds_of(given.expires_at)
-        self._check_schema(given, translation)
+        if self.schema is not None:
+            _check_schema(given, translation)
         codes = np.array(compile_filter(translation.filter, mode, vocabulary), np.int32)
         entry = CompiledSubscription(given.id, codes, mode, expires_at, translation.residual)
         return TranslatedSubscription(entry, translation)
@@ -63,26 +64,14 @@ class SubscriptionTranslator(NamedTuple):
     def _compiled_mode(self, given: Subscription, translation: Translation, asked: Mode) -> Mode:
         if isinstance(translation.residual, ElementResidual):
             return bound_mode(asked)
-        if not _is_query(given) and isinstance(given.filter, Filter | str):
+        if isinstance(given.filter, Filter) or (
+            isinstance(given.filter, str) and not _is_query(given)
+        ):
             return asked
         # What is translated says itself what absence means, and is translated to this mode.
         if given.mode is not None and asked is not Mode.SQL:
             raise FilterError(f"mode {given.mode!r} is for filters over attributes: leave it out")
         return Mode.SQL
-
-    def _check_schema(self, given: Subscription, translation: Translation) -> None:
-        if self.schema is None:
-            return
-        if _is_query(given):
-            raise FilterError(
-                "a query over documents asks for places in them, which no schema declares; add it "
-                "to an engine without a schema"
-            )
-        if translation.ways:
-            raise FilterError(
-                "a filter over objects is checked against their classes, and asks for more than a "
-                "schema declares; add it to an engine without a schema"
-            )
 
     def _translation(self, given: Subscription, mode: Mode) -> Translation:
         if isinstance(given.filter, str):
@@ -94,7 +83,9 @@ class SubscriptionTranslator(NamedTuple):
             translation = given.filter.__translation__()
         else:
             raise FilterError(f"a filter is a text or a Filter, not {given.filter!r:.60}")
-        self.limits.check(translation.filter)
+        conditions = self.limits.check(translation.filter)
+        if not conditions.are_of_elements:
+            return translation
         return self._over_flat_events(translation, mode)
 
     def _over_flat_events(self, translation: Translation, mode: Mode) -> Translation:
@@ -102,6 +93,19 @@ class SubscriptionTranslator(NamedTuple):
         if translation.residual is not None or not has_element_tests(translation.filter):
             return translation
         return element_translation(translation.filter, mode, self.schema)
+
+
+def _check_schema(given: Subscription, translation: Translation) -> None:
+    if _is_query(given):
+        raise FilterError(
+            "a query over documents asks for places in them, which no schema declares; add it "
+            "to an engine without a schema"
+        )
+    if translation.ways:
+        raise FilterError(
+            "a filter over objects is checked against their classes, and asks for more than a "
+            "schema declares; add it to an engine without a schema"
+        )
 
 
 def _is_query(given: Subscription) -> bool:

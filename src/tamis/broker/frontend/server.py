@@ -27,17 +27,19 @@ from tamis.broker.frontend.protocols import (
     WebSocketProtocol,
 )
 from tamis.broker.frontend.streams import Streams
+from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
 from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
-from tamis.ports import THREAD_PREFIX
+from tamis.ports import THREAD_PREFIX, ThreadExecutor
 
 LOG: Final = get_logger("tamis.server")
 
 BACKLOG: Final = 2048
 # Loading takes longer if the kernels must be compiled, or the machine is busy.
 LOADING_SECONDS: Final = 3.0
+LOADING: Final = "the kernels of the engine are being loaded"
 # How long a thread that computes may keep the event loop waiting. With Python's 5 ms, each of the
 # steps of a publication would wait that long while somebody searches the log.
 SWITCH_SECONDS: Final = 0.0001
@@ -90,7 +92,8 @@ async def _serve(settings: BrokerSettings) -> None:
     # Bind before recovery, which may take a while, so that a port in use is reported at once.
     with _bind(settings) as bound:
         async with await _open_broker(settings) as broker:
-            await _load_kernels()
+            # Publishers need not wait for what only matching needs.
+            broker.supervisor.start("loader of kernels", _load_kernels(broker.health))
             streams = Streams()
             config = _config(create_app(broker, streams), settings)
             server = Server(config, streams, _address(settings, bound))
@@ -131,16 +134,23 @@ async def freeze_as_they_grow(subscriptions: Sized) -> None:
             gc.freeze()
 
 
-async def _load_kernels() -> None:
-    """Load the kernels that the first event needs."""
-    loading = asyncio.create_task(asyncio.to_thread(load_kernels, announced=False))
-    done, _ = await asyncio.wait([loading], timeout=LOADING_SECONDS)
-    if not done:
-        LOG.info(
-            "loading the kernels of the engine",
-            reason="if this machine has not used them yet, they are compiled, once: a minute or so",
-        )
-    await loading
+async def _load_kernels(health: Health) -> None:
+    """Load the kernels of the engine; events that come meanwhile are stored, and matched then."""
+    executor = ThreadExecutor("kernels")
+    health.warn(LOADING, "events are stored, and matched in a moment")
+    try:
+        loading = asyncio.create_task(executor.run(load_kernels, announced=False))
+        done, _ = await asyncio.wait([loading], timeout=LOADING_SECONDS)
+        if not done:
+            LOG.info(
+                "loading the kernels of the engine",
+                reason="if this machine has not used them yet, they are compiled, once: a minute "
+                "or so; events are stored meanwhile, and matched then",
+            )
+        await loading
+    finally:
+        executor.close()
+        health.clear(LOADING)
 
 
 class Server(uvicorn.Server):

@@ -139,8 +139,9 @@ def integers_of(atom: Filter) -> tuple[int, ...]:
     found: tuple[Any, ...] = ()
     # Asked about every atom of every filter: `match` would take several times as long.
     if isinstance(atom, Compare):
-        found = (atom.value,)
-    elif isinstance(atom, Between):
+        value = atom.value
+        return (value,) if type(value) is int else ()
+    if isinstance(atom, Between):
         found = atom.low, atom.high
     elif isinstance(atom, In) and len(atom.values) <= MAX_INTEGERS:
         found = atom.values

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tamis.diagrams.kernels import NONE
 from tamis.filters import Filter, Mode
+from tamis.filters.atoms import PLAIN_ATOMS
 from tamis.filters.boolean import And, Connective, Constant, Not, Or, Xor
 from tamis.matching.compile.leaves import ABSENCE_RULE_OF_MODE, AbsenceRule
 from tamis.matching.compile.program_kernels import (
@@ -60,9 +61,14 @@ def decompile(codes: Sequence[int], mode: Mode, vocabulary: Vocabulary) -> Filte
 
 def _emit(filter_: Filter, rule: AbsenceRule, vocabulary: Vocabulary, codes: list[int]) -> None:
     if isinstance(filter_, Connective):
-        for term in filter_.terms:
-            _emit(term, rule, vocabulary, codes)
-        codes.append(operator_code(_OPERATORS[type(filter_)], len(filter_.terms)))
+        terms = filter_.terms
+        for term in terms:
+            # Most terms are atoms, and every filter comes through here.
+            if type(term) in PLAIN_ATOMS:
+                codes.append(vocabulary.leaf(term, rule))
+            else:
+                _emit(term, rule, vocabulary, codes)
+        codes.append(operator_code(_OPERATORS[type(filter_)], len(terms)))
     elif isinstance(filter_, Not):
         _emit(filter_.term, rule, vocabulary, codes)
         codes.append(_NOT)

@@ -97,7 +97,9 @@ class CollectionState(NamedTuple):
 
     def with_open(self, entry: CompiledSubscription, filter_: Filter) -> CollectionState:
         """Return a copy with one more subscription."""
-        if len(self.open) == MAX_OPEN_SUBSCRIPTIONS or not self.is_whole:
+        if not self.is_whole:
+            return self
+        if len(self.open) == MAX_OPEN_SUBSCRIPTIONS:
             return self._replace(is_whole=False)
         schema = self.vocabulary.schema
         bound = filter_ if schema is None else filter_.bind(schema)
