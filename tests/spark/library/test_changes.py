@@ -116,6 +116,15 @@ def test_a_changed_library_matches_as_a_new_one(seed: int, tmp_path: Path) -> No
     compare(tmp_path, Random(seed), rounds=15)
 
 
+def test_shards_with_the_same_filters_have_ids_of_their_own(tmp_path: Path) -> None:
+    """Their snapshots are the same file, since a snapshot has numbers for ids."""
+    filters = {"a": "price < 5", "b": "price < 5"}
+    version = base(tmp_path, filters, shards=2).latest()
+    first, second = version.manifest.shards
+    assert first.snapshot.sha256 == second.snapshot.sha256
+    assert matched(version) == by_the_oracle(filters)
+
+
 @pytest.mark.slow
 def test_more_than_a_thousand_changed_versions(tmp_path: Path) -> None:
     versions = sum(compare(tmp_path / str(seed), Random(seed), 30) for seed in range(40))

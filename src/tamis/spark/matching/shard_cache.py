@@ -1,8 +1,8 @@
 """The shards that a Python worker has open.
 
 Spark reuses a worker for the next task, job or micro-batch, and a module lives as long as its
-worker. The cache identifies a shard by its path and checksum, so it never mistakes a new version
-for an old one.
+worker. The cache identifies a shard by the checksums of its files, so it never mistakes a shard of
+a new version for an old one, or for another with the same filters, whose snapshot is the same.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ShardCache:
 
     def _get(self, place: LibraryPlace, shard: Shard) -> OpenShard:
         removed = "" if shard.removed is None else shard.removed.sha256
-        key = (place.location, shard.snapshot.sha256, removed)
+        key = (shard.snapshot.sha256, shard.ids.sha256, removed)
         if key not in self._open:
             self._open[key] = _load(place, shard)
         self._open.move_to_end(key)
