@@ -150,7 +150,8 @@ def descendants(root: int) -> list[Process]:
 
 def workers_of(driver: int, *, busy: bool = False) -> list[int]:
     """Return the Python workers of a driver, all of them or those that compute."""
-    found = [one for one in descendants(driver) if "tamis.spark.daemon" in one.command]
+    # The commands of Spark itself mention the module in a setting.
+    found = [one for one in descendants(driver) if "-m tamis.spark.daemon" in one.command]
     daemons = {one.id for one in found if one.parent not in {other.id for other in found}}
     return [one.id for one in found if one.id not in daemons and (one.state == "R" or not busy)]
 

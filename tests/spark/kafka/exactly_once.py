@@ -2,7 +2,8 @@
 
 python -m spark.kafka.exactly_once STEP SERVERS FOLDER JARS
 
-The steps: `fill` compiles the library and sends events; `stream` streams to the end of them; `read`
+The steps: `fill` sends events, compiles the library and rehearses a stream; `stream` streams to
+the end of them; `read`
 writes what two consumers see, one of them reading what is committed, to FOLDER/found.json.
 """
 
@@ -17,14 +18,13 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.contract import Sub, compiled
-from tamis.spark import KafkaSink, local_session, stream
-from tamis.spark.runtime.session import JAVA_OPTIONS
+from spark.quick_java import end_java, quick_session
+from tamis.spark import KafkaSink, stream
 
 SUBS = [Sub("cheap", "price < 50"), Sub("acme", 'symbol = "ACME"'), Sub("all", "price >= 0")]
-EVENTS = 60_000
+EVENTS = 100_000
 PER_BATCH = 2_000
 PARTITIONS = 2
-FAST_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 POSITION = ["partition", "offset"]
 
 
@@ -46,46 +46,50 @@ class Route:
         }
 
     def session(self) -> SparkSession:
-        settings = {
-            "spark.jars": self._jars,
-            "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} {FAST_START}",
-        }
-        # Without the second number, Spark gives up when the first task fails.
-        return local_session("local[2,4]", settings=settings)
+        return quick_session(self.folder / "classes.jsa", self._jars.split(","), {}, cores=2)
 
     def fill(self) -> None:
+        self._send("trades", EVENTS)
+        self._send("rehearsal", PARTITIONS)
+        spark = self.session()
+        compiled(spark, SUBS, self.folder / "library")
+        self._stream(spark, "rehearsal", "rehearsed")
+        end_java(spark)
+
+    def _send(self, topic: str, events: int) -> None:
         producer = Producer(self.client)
-        for n in range(EVENTS):
-            producer.produce("trades", event(n), partition=n % PARTITIONS)
+        for n in range(events):
+            producer.produce(topic, event(n), partition=n % PARTITIONS)
             producer.poll(0)
             if n % 10_000 == 0:
                 producer.flush()
         producer.flush()
-        compiled(self.session(), SUBS, self.folder / "library")
 
-    def messages(self, spark: SparkSession) -> DataFrame:
+    def messages(self, spark: SparkSession, topic: str) -> DataFrame:
         options = {
             "kafka.bootstrap.servers": self.servers,
             "kafka.security.protocol": "SSL",
             "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.location": str(self.folder / "cert.pem"),
-            "subscribe": "trades",
+            "subscribe": topic,
             "startingOffsets": "earliest",
             "maxOffsetsPerTrigger": str(PER_BATCH),
         }
         return spark.readStream.format("kafka").options(**options).load()
 
     def stream(self) -> None:
+        self._stream(self.session(), "trades", "matches")
+
+    def _stream(self, spark: SparkSession, source: str, target: str) -> None:
         tls = {name: self.client[name] for name in ("security.protocol", "ssl.ca.location")}
         stream(
-            self.messages(self.session()),
+            self.messages(spark, source),
             self.folder / "library",
             json="value",
             keep=POSITION,
             output="pairs",
-            to=KafkaSink(self.servers, "matches", options=tls),
-            checkpoint=self.folder / "checkpoint",
+            to=KafkaSink(self.servers, target, options=tls),
+            checkpoint=self.folder / f"{target}-checkpoint",
             once=True,
         ).awaitTermination()
 

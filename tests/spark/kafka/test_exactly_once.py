@@ -53,10 +53,10 @@ class Killer:
         return self.log.read_text(encoding="utf-8", errors="replace")[-4000:]
 
     def noted(self) -> int:
-        return len(list((self._folder / "checkpoint" / "commits").glob("[0-9]*")))
+        return len(list((self._folder / "matches-checkpoint" / "commits").glob("[0-9]*")))
 
     def begun(self) -> int:
-        return len(list((self._folder / "checkpoint" / "offsets").glob("[0-9]*")))
+        return len(list((self._folder / "matches-checkpoint" / "offsets").glob("[0-9]*")))
 
     def sent_bytes(self) -> int:
         segments = (self._folder / "log").glob("matches-*/*.log")

@@ -1,8 +1,8 @@
 """A driver to be killed that streams into a Delta or Iceberg table, or reads what is in it.
 
-python -m spark.lake.program STEP FOLDER FORMAT JARS
+python -m spark.lake.program STEP FOLDER FORMAT ARCHIVE JARS
 
-The steps: `compile` subscriptions to versions, `plain` (Spark's own sink), `sink` (`TableSink`),
+The steps: `compile` subscriptions to versions, and rehearse the others; `plain` (Spark's own sink), `sink` (`TableSink`),
 `batch`, and `read`, which writes what the tables hold to FOLDER/found.json.
 """
 
@@ -18,10 +18,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.contract import Sub, compiled
-from tamis.spark import TableSink, local_session, match, stream
-from tamis.spark.runtime.session import JAVA_OPTIONS
+from spark.quick_java import end_java, quick_session
+from spark.streams import add_file
+from tamis.spark import TableSink, match, stream
 
 VERSIONS = 4
+WAYS = ("plain", "sink", "batch")
 COLUMNS = "n long, file string, price double, symbol string"
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 EXTENSIONS = {
@@ -35,16 +37,10 @@ def subscriptions(version: int) -> list[Sub]:
     return [Sub("cheap", f"price < {10 * version}"), Sub("acme", 'symbol = "ACME"')]
 
 
-def settings(format_: str, folder: Path, jars: str) -> Mapping[str, str]:
+def settings(format_: str, folder: Path) -> Mapping[str, str]:
     shared = {
-        "spark.jars": jars,
-        "spark.sql.shuffle.partitions": "2",
         "spark.sql.extensions": EXTENSIONS[format_],
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Compiling a query takes longer than running it on a few rows.
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.driver.extraJavaOptions": f"{JAVA_OPTIONS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if format_ == "delta":
         name = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -60,7 +56,7 @@ class LakeProgram:
         self.spark, self.folder, self.format = spark, folder, format_
 
     def table(self, way: str) -> str:
-        return str(self.folder / way) if self.format == "delta" else f"lake.db.{way}"
+        return str(self.folder / way) if self.format == "delta" else f"lake.{self.folder.name}.{way}"
 
     def library(self, way: str) -> Path:
         return self.folder / f"{way}-library"
@@ -72,6 +68,18 @@ class LakeProgram:
     def compile(self) -> None:
         for version in range(1, VERSIONS + 1):
             compiled(self.spark, subscriptions(version), self.folder / "staged")
+        LakeProgram(self.spark, self.folder / "rehearsal", self.format).rehearse()
+
+    def rehearse(self) -> None:
+        """Do everything once, so that the JVM loads the classes that it takes."""
+        for way in WAYS:
+            compiled(self.spark, subscriptions(1), self.library(way))
+        event = {"n": 1, "file": "0.json", "price": 1.5, "symbol": "ACME"}
+        add_file(self.folder / "events", "0.json", [event])
+        self.plain()
+        self.sink()
+        self.batch()
+        self.read()
 
     def plain(self) -> None:
         """Stream with the table's own sink, as the page shows."""
@@ -117,7 +125,7 @@ class LakeProgram:
 
     def read(self) -> None:
         found: dict[str, Any] = {}
-        for way in ("plain", "sink", "batch"):
+        for way in WAYS:
             name = self.table(way)
             rows = self.spark.table(f"delta.`{name}`" if self.format == "delta" else name)
             columns = [
@@ -133,11 +141,11 @@ def _new_id() -> str:
     return uuid4().hex
 
 
-def main(step: str, folder: str, format_: str, jars: str, *plant: str) -> None:
+def main(step: str, folder: str, format_: str, archive: str, jars: str, *plant: str) -> None:
     place = Path(folder)
-    spark = local_session("local[2,4]", settings=settings(format_, place, jars))
+    spark = quick_session(Path(archive), jars.split(","), settings(format_, place))
     getattr(LakeProgram(spark, place, format_), step)(*plant)
-    spark.stop()
+    end_java(spark)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,8 @@ import pytest
 from spark.environments import TIMEOUT_SECONDS, environment
 from spark.jars import fetch_jars
 from spark.killing import workers_of
-from spark.lake.program import VERSIONS, subscriptions
-from spark.streams import add_file
+from spark.lake.program import VERSIONS, WAYS, subscriptions
+from spark.streams import add_file, wait_until
 from tamis.languages import parse
 from waiting import eventually
 
@@ -35,10 +35,9 @@ pytestmark = [
 TESTS = Path(__file__).parents[2]
 POM = Path(__file__).with_name("pom.xml")
 RELEASES = {"delta": "4.2", "iceberg": "4.1"}
-WAYS = ("plain", "sink", "batch")
 DRIVER_KILLS = 6
 WORKER_KILLS = 4
-FILES = 20
+FILES = 36
 EVENTS = 300
 
 
@@ -49,11 +48,13 @@ class Lake:
         self.folder, self.format, self._python = folder, format_, python
         self._jars = ",".join(map(str, jars))
         self._log = folder / "log"
+        # Of the classes that a rehearsal loads; a planted bug makes no others.
+        self._archive = folder.with_name("classes.jsa")
         folder.mkdir()
 
     def command(self, step: str, *more: str) -> list[str]:
         program = [self._python, "-m", "spark.lake.program", step, str(self.folder)]
-        return [*program, self.format, self._jars, *more]
+        return [*program, self.format, str(self._archive), self._jars, *more]
 
     def run(self, step: str, *more: str) -> None:
         with self._log.open("ab") as log:
@@ -82,7 +83,8 @@ class Lake:
     def table_commits(self, way: str) -> int:
         if self.format == "delta":
             return len(list((self.folder / way / "_delta_log").glob("*.json")))
-        return len(list((self.folder / "warehouse" / "db" / way / "metadata").glob("snap-*.avro")))
+        tables = self.folder / "warehouse" / self.folder.name
+        return len(list((tables / way / "metadata").glob("snap-*.avro")))
 
     def is_at(self, way: str, moment: str, batch: int) -> bool:
         if self.begun(way) <= batch or self.committed(way) >= self.begun(way):
@@ -124,7 +126,12 @@ class Lake:
         target = self.committed(way) + rng.randrange(2)
         driver = self.start(way, *more)
         try:
-            eventually(lambda: self.is_at(way, moment, target), self._tail, timeout=900)
+            # Looking often: the table and Spark note a batch within a few milliseconds.
+            wait_until(
+                lambda: driver.poll() is not None or self.is_at(way, moment, target),
+                TIMEOUT_SECONDS,
+            )
+            assert driver.poll() is None, f"the stream ended before its kill: {self._tail()}"
             if moment == "begun":
                 time.sleep(rng.uniform(0, 1.5))  # somewhere in the batch
         finally:
