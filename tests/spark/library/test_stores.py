@@ -6,19 +6,30 @@ import hashlib
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyarrow import fs
 
 from tamis.errors import LibraryError
+from tamis.spark.library import store_library
 from tamis.spark.library.file_cache import FileCache
 from tamis.spark.library.manifests import LibraryFile, VersionManifest, new_manifest
 from tamis.spark.library.places import Draft, LibraryPlace
 from tamis.spark.library.store_library import StoreVersions
-from tamis.spark.runtime.stores import ObjectStore, StoreAccess, is_remote
+from tamis.spark.runtime import stores
+from tamis.spark.runtime.stores import (
+    BYTES_PER_READ,
+    ObjectStore,
+    StoreAccess,
+    StoredObject,
+    is_remote,
+)
+from waiting import eventually
 
 URL = "s3a://bucket/library"
 
@@ -38,10 +49,15 @@ class CountingStore(ObjectStore):
     """Counts how often objects are read."""
 
     reads = 0
+    lists = 0
 
     def chunks(self, name: str) -> Iterator[bytes]:
         CountingStore.reads += 1
         return super().chunks(name)
+
+    def objects(self, folder: str) -> list[StoredObject]:
+        self.lists += 1
+        return super().objects(folder)
 
 
 @pytest.fixture
@@ -113,13 +129,130 @@ def test_changes_follow_the_version_that_they_change(store: CountingStore) -> No
         versions.publish(versions.draft(), manifest(rows))
     assert versions.publish(versions.draft(), manifest(3), after=1) is None
     assert _number(versions.publish(versions.draft(), manifest(3), after=2)) == 3
-    # Somebody has claimed the next number, and has not published it.
-    store.write("claims/00000004/somebody", b"claimed")
-    with pytest.raises(LibraryError, match="somebody publishes version 4, or died while doing so"):
-        versions.publish(versions.draft(), manifest(4), after=3)
     assert sorted(versions.numbers()) == [1, 2, 3]
-    assert _number(versions.publish(versions.draft(), manifest(5))) == 5
-    assert _number(versions.publish(versions.draft(), manifest(6), after=5)) == 6
+
+
+CLAIM = "claims/00000002/somebody"
+
+
+def test_changes_wait_for_who_claimed_the_next_number(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = StoreVersions(store)
+    versions.publish(versions.draft(), manifest(1))
+    store.write(CLAIM, b"claimed")
+    monkeypatch.setattr(store_library, "PATIENCE_SECONDS", 0.1)
+    with pytest.raises(LibraryError, match=r"somebody publishes version 2, or died .* 10 minutes"):
+        versions.publish(versions.draft(), manifest(2), after=1)
+    assert store.names("claims/00000003") == []
+    monkeypatch.setattr(store_library, "PATIENCE_SECONDS", 60)
+    with ThreadPoolExecutor(1) as pool:
+        lists = store.lists
+        waiting = pool.submit(versions.publish, versions.draft(), manifest(2), after=1)
+        eventually(lambda: store.lists > lists + 3)
+        assert not waiting.done()
+        store.write("versions/00000002/manifest.json", b"{}")
+        assert waiting.result() is None
+    assert _number(versions.publish(versions.draft(), manifest(3), after=2)) == 3
+
+
+def test_changes_pass_the_claim_of_a_dead_process(store: CountingStore, tmp_path: Path) -> None:
+    """Otherwise a feed whose driver died at the wrong moment could never go on."""
+    versions = StoreVersions(store)
+    versions.publish(versions.draft(), manifest(1))
+    store.write(CLAIM, b"claimed")
+    then = time.time() - 700
+    os.utime(tmp_path / "store" / CLAIM, (then, then))
+    assert _number(versions.publish(versions.draft(), manifest(3), after=1)) == 3
+    assert versions.publish(versions.draft(), manifest(3), after=1) is None
+
+
+def test_who_is_late_after_its_claim_does_not_publish(
+    store: CountingStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = StoreVersions(store)
+    monkeypatch.setattr(store_library, "CLAIM_SECONDS", -1.0)
+    with pytest.raises(LibraryError, match="others may take for dead by now; compile again"):
+        versions.publish(versions.draft(), manifest(1))
+    assert versions.numbers() == []
+
+
+class UnevenStore(ObjectStore):
+    """Takes now and then longer."""
+
+    def write(self, name: str, data: bytes | Path) -> None:
+        super().write(name, data)
+        self._pause()
+
+    def objects(self, folder: str) -> list[StoredObject]:
+        self._pause()
+        found = super().objects(folder)
+        self._pause()
+        return found
+
+    def delete(self, name: str) -> None:
+        self._pause()
+        super().delete(name)
+
+    def _pause(self) -> None:
+        time.sleep(Random().choice((0, 0, 0.001, 0.004)))
+
+
+def test_changes_and_compilations_at_once_overwrite_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    access = FolderAccess(tmp_path)
+    monkeypatch.setattr(store_library, "_POLL_SECONDS", 0.001)
+
+    def publish(rows: int) -> int:
+        versions = StoreVersions(UnevenStore(URL, access))
+        while rows % 3:
+            newest = max(versions.numbers(), default=0)
+            if named := versions.publish(versions.draft(), manifest(rows), newest):
+                return named.version
+        return _number(versions.publish(versions.draft(), manifest(rows)))
+
+    with ThreadPoolExecutor(4) as pool:
+        numbers = list(pool.map(publish, range(1, 10)))
+    found = StoreVersions(ObjectStore(URL, access))
+    assert len(set(numbers)) == 9
+    for rows, number in enumerate(numbers, 1):
+        assert f'"rows": {rows},'.encode() in found.manifest(number)
+
+
+class HalfWay(Exception):  # noqa: N818
+    """The process is gone."""
+
+
+def test_a_file_system_never_shows_half_of_an_object(store: CountingStore, tmp_path: Path) -> None:
+    """HDFS and folders show a file while it is written, and keep it if the writer dies."""
+    big = tmp_path / "big"
+    big.write_bytes(bytes(2 * BYTES_PER_READ))
+    store.write("files/a", b"before")
+
+    def parts(path: Path) -> Iterator[bytes]:
+        yield b"half of " + path.name.encode()
+        assert store.read("files/a") == b"before"
+        assert store.read("files/b") is None
+        raise HalfWay
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stores, "_parts", parts)
+        for name in ("files/a", "files/b"):
+            with pytest.raises(HalfWay):
+                store.write(name, big)
+    assert store.names("") == ["files/a"]
+    assert store.read("files/a") == b"before"
+    store.write("files/a", big)
+    assert store.size("files/a") == 2 * BYTES_PER_READ
+
+
+def test_a_manifest_without_data_is_no_version(store: CountingStore) -> None:
+    """Azure shows an object, empty, before its data is committed."""
+    versions = StoreVersions(store)
+    versions.publish(versions.draft(), manifest(1))
+    store.write("versions/00000002/manifest.json", b"")
+    assert versions.numbers() == [1]
 
 
 def test_a_version_is_there_when_its_manifest_is(store: CountingStore) -> None:

@@ -101,9 +101,9 @@ def write_record(folder: RecordFolder, name: str, data: Any) -> None:
 
 
 def read_record(folder: RecordFolder, name: str, type_: type[AnyRecord]) -> AnyRecord | None:
-    """Return a record, None if there is none."""
+    """Return a record, None if there is none or its writer died before it had any data."""
     data = folder.read(name)
-    if data is None:
+    if not data:
         return None
     try:
         return msgspec.json.decode(data, type=type_)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,6 +24,9 @@ BYTES_PER_READ: Final = 4 * 1024 * 1024
 
 _S3: Final = ("s3", "s3a", "s3n")
 _LOCAL: Final = ("", "file")
+# File systems of Arrow that rename, and that show a file while it is written.
+_WITH_RENAME: Final = ("local", "hdfs")
+_WRITING: Final = "_writing"
 # Options of S3 by the names that Hadoop, and so Spark, has for them.
 _S3_OPTIONS: Final = {
     "fs.s3a.access.key": "access_key",
@@ -141,7 +145,8 @@ class ObjectStore:
             selector = fs.FileSelector(place, allow_not_found=True, recursive=True)
             found = self._system.get_file_info(selector)
         files = (info for info in found if info.type == fs.FileType.File)
-        return sorted(_stored(info, info.path.removeprefix(place).lstrip("/")) for info in files)
+        stored = (_stored(info, info.path.removeprefix(place).lstrip("/")) for info in files)
+        return sorted(one for one in stored if not one.name.startswith(f"{_WRITING}/"))
 
     def object(self, name: str) -> StoredObject | None:
         """Return what is known of an object, None if there is none."""
@@ -167,15 +172,36 @@ class ObjectStore:
                 yield data
 
     def write(self, name: str, data: bytes | Path) -> None:
-        """Write an object as a whole."""
+        """Write an object as a whole, so that a reader finds the old one or the new one."""
+        place = self._place(name)
         with self._errors(name):
-            place = self._place(name)
-            # Stores of objects need no folders, and file systems do.
-            if not isinstance(self._system, fs.S3FileSystem):
-                self._system.create_dir(place.rpartition("/")[0], recursive=True)
-            with self._system.open_output_stream(place) as stream:
-                for part in [data] if isinstance(data, bytes) else _parts(data):
-                    stream.write(part)
+            if self._system.type_name in _WITH_RENAME:
+                self._write_beside(place, data)
+            else:
+                self._write(place, data)
+
+    def _write_beside(self, place: str, data: bytes | Path) -> None:
+        """Write a file that nobody lists, and rename it: a file system shows half of a file."""
+        beside = self._place(f"{_WRITING}/{uuid4().hex}")
+        for folder in (beside, place):
+            self._system.create_dir(folder.rpartition("/")[0], recursive=True)
+        try:
+            self._write(beside, data)
+            try:
+                self._system.move(beside, place)
+            except OSError:
+                # HDFS renames to no name that is taken.
+                self._system.delete_file(place)
+                self._system.move(beside, place)
+        except BaseException:
+            with suppress(OSError):
+                self._system.delete_file(beside)
+            raise
+
+    def _write(self, place: str, data: bytes | Path) -> None:
+        with self._system.open_output_stream(place) as stream:
+            for part in [data] if isinstance(data, bytes) else _parts(data):
+                stream.write(part)
 
     def delete(self, name: str) -> None:
         """Remove an object, if it is there."""
