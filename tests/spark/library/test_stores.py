@@ -109,6 +109,33 @@ def test_a_store_that_arrow_does_not_know_is_reported() -> None:
         ObjectStore("ftp://x/y")
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "s3a://key:hidden@bucket/library",
+        "abfs://:hidden@account.blob.core.windows.net/c/library",
+        "abfss://c@account.dfs.core.windows.net/library?sv=1&sig=hidden",
+    ],
+)
+def test_an_address_with_a_secret_is_refused(url: str) -> None:
+    """It would be in manifests, checkpoints, plans and messages."""
+    with pytest.raises(LibraryError, match="the address holds a secret; give it to Spark") as found:
+        ObjectStore(url)
+    assert "hidden" not in f"{found.value!r} {found.value}"
+
+
+def test_options_of_a_bucket_come_before_those_of_all() -> None:
+    options = {"fs.s3a.access.key": "all", "fs.s3a.secret.key": "secret"}
+    options |= {"fs.s3a.bucket.ours.access.key": "ours", "fs.s3a.bucket.ours.endpoint": "x:1"}
+    access = StoreAccess(options)
+    assert access.s3_options("other") == {"access_key": "all", "secret_key": "secret"}
+    assert access.s3_options("ours") == {
+        "access_key": "ours",
+        "secret_key": "secret",
+        "endpoint_override": "x:1",
+    }
+
+
 def test_options_never_show() -> None:
     access = StoreAccess({"fs.s3a.secret.key": "hidden", "fs.s3a.access.key": "hidden too"})
     place = LibraryPlace(URL, access)
@@ -395,6 +422,13 @@ def test_the_least_recently_used_copies_make_room(store: CountingStore, tmp_path
     assert first.exists()
     assert third.exists()
     assert not second.exists()
+
+
+def test_copies_that_are_about_to_be_mapped_stay(store: CountingStore, tmp_path: Path) -> None:
+    """A shard has several files, which may be more than the cache may hold."""
+    cache = FileCache(tmp_path / "cache", size=1)
+    files = [put(store, bytes([n]) * 100) for n in range(2)]
+    assert all(path.exists() for path in [cache.path(store, file) for file in files])
 
 
 def test_a_folder_of_somebody_else_is_not_used(

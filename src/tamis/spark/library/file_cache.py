@@ -26,6 +26,8 @@ SIZE_VARIABLE: Final = "TAMIS_LIBRARY_CACHE_BYTES"
 DEFAULT_SIZE: Final = 20_000_000_000
 # Longer than any fetch: its process is dead.
 _STALE_SECONDS: Final = 3_600.0
+# Longer than it takes to map a copy after asking where it is.
+_IN_USE_SECONDS: Final = 60.0
 
 
 class FileCache:
@@ -106,7 +108,7 @@ class FileCache:
         self._verified.add((place.name, state.st_ino, state.st_size))
 
     def _make_room(self, newest: Path) -> None:
-        """Remove what was used least recently; whoever has it mapped keeps it."""
+        """Remove what was used least recently, but not just now: who has it mapped keeps it."""
         copies, now = [], time.time()
         for one in self.folder.iterdir():
             with suppress(FileNotFoundError):
@@ -116,8 +118,8 @@ class FileCache:
                 elif not one.suffix and one != newest:
                     copies.append((state.st_mtime, state.st_size, one))
         total = newest.stat().st_size + sum(size for _, size, _ in copies)
-        for _, size, one in sorted(copies):
-            if total <= self._size:
+        for used, size, one in sorted(copies):
+            if total <= self._size or now - used < _IN_USE_SECONDS:
                 return
             one.unlink(missing_ok=True)
             total -= size

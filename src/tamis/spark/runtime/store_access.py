@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from tamis.spark.runtime.stores import HADOOP_OPTIONS, ObjectStore, StoreAccess
+from tamis.spark.runtime.stores import (
+    ALL_BUCKETS,
+    HADOOP_OPTIONS,
+    ONE_BUCKET,
+    ObjectStore,
+    StoreAccess,
+)
 
 NO_ACCESS: Final = StoreAccess()
 
@@ -19,6 +25,9 @@ def driver_access() -> StoreAccess:
         return NO_ACCESS
     known = context.hadoopConfiguration()
     values = {name: known.get(name) for name in HADOOP_OPTIONS}
+    names = tuple(name.removeprefix(ALL_BUCKETS) for name in HADOOP_OPTIONS)
+    of_buckets = known.getPropsWithPrefix(ONE_BUCKET).items()
+    values |= {f"{ONE_BUCKET}{key}": value for key, value in of_buckets if key.endswith(names)}
     return StoreAccess({name: value for name, value in values.items() if value})
 
 

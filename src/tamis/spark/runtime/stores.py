@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
@@ -37,6 +37,9 @@ _S3_OPTIONS: Final = {
 }
 _TLS: Final = "fs.s3a.connection.ssl.enabled"
 HADOOP_OPTIONS: Final = (*_S3_OPTIONS, _TLS)
+ALL_BUCKETS: Final = "fs.s3a."
+ONE_BUCKET: Final = "fs.s3a.bucket."
+"""How the names of options begin that are those of one bucket, after which its name follows."""
 
 
 StoreErrors = type[LibraryError] | type[StreamError]
@@ -62,10 +65,11 @@ class StoreAccess:
         What the options lack comes from the environment, as Arrow finds it.
         """
         parts = urlsplit(url)
+        _require_no_secret(parts, error_of)
         try:
             if parts.scheme in _S3:
                 path = f"{parts.netloc}{parts.path}"
-                return fs.S3FileSystem(**self._s3_options()), path.rstrip("/")
+                return fs.S3FileSystem(**self.s3_options(parts.netloc)), path.rstrip("/")
             found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(url)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise error_of(
@@ -73,16 +77,22 @@ class StoreAccess:
             ) from None
         return found[0], found[1].rstrip("/")
 
-    def _s3_options(self) -> dict[str, Any]:
+    def s3_options(self, bucket: str) -> dict[str, Any]:
+        """Return the options of a bucket, by the names that Arrow has for them."""
+        found = {key: self._option(key, bucket) for key in HADOOP_OPTIONS}
         given: dict[str, Any] = {
-            name: self._options[key] for key, name in _S3_OPTIONS.items() if self._options.get(key)
+            name: found[key] for key, name in _S3_OPTIONS.items() if found[key]
         }
         address = str(given.get("endpoint_override", ""))
         if "://" in address:
             given["scheme"], _, given["endpoint_override"] = address.partition("://")
-        elif self._options.get(_TLS) == "false":
+        elif found[_TLS] == "false":
             given["scheme"] = "http"
         return given
+
+    def _option(self, key: str, bucket: str) -> str | None:
+        of_bucket = f"{ONE_BUCKET}{bucket}.{key.removeprefix(ALL_BUCKETS)}"
+        return self._options.get(of_bucket) or self._options.get(key)
 
     def __bool__(self) -> bool:
         return bool(self._options)
@@ -95,6 +105,16 @@ class StoreAccess:
 
     def __repr__(self) -> str:
         return "<StoreAccess>"
+
+
+def _require_no_secret(parts: SplitResult, error_of: StoreErrors) -> None:
+    """Raise if an address holds a password or a signature: addresses are written and shown."""
+    if parts.password is not None or "sig" in parse_qs(parts.query):
+        host = parts.netloc.rpartition("@")[2]
+        raise error_of(
+            f"{parts.scheme}://…@{host}{parts.path}",
+            "the address holds a secret; give it to Spark or to the environment instead",
+        )
 
 
 class StoredObject(NamedTuple):
