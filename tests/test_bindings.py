@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tamis.bindings import Binding, reader
+from tamis.bindings import Binding, _field, reader
 from tamis.jit import kernel, trailing_zeros
 
 
@@ -81,3 +81,18 @@ def test_what_a_kernel_would_misread_is_refused(wrong: NDArray[Any]) -> None:
 def test_trailing_zeros(place: int) -> None:
     for number in (1 << place, 1 << place | 1 << 63):
         assert zeros_of(np.uint64(number)) == place
+
+
+Scalar = TypeVar("Scalar", bound=np.generic)
+AsBefore = np.ndarray[tuple[Any, ...], np.dtype[Scalar]]
+
+
+class AsSince(Generic[Scalar]):
+    """How `NDArray` looks to a reader of annotations since NumPy 2.5: an alias with a scalar."""
+
+
+@pytest.mark.parametrize("form", [AsBefore, AsSince])
+def test_arrays_are_known_however_numpy_writes_their_types(form: Any) -> None:
+    fields = [_field("a", form[np.int32]), _field("b", Annotated[form[np.float64], 2])]
+    found = [(field.dtype, field.dimensions) for field in fields]
+    assert found == [(np.dtype(np.int32), 1), (np.dtype(np.float64), 2)]

@@ -10,7 +10,17 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numba
 import numpy as np
@@ -133,7 +143,10 @@ def _field(name: str, hint: Any) -> _Field:
     # Of Annotated[NDArray[np.int32], 2] the first argument is the array's type.
     (dimensions,) = getattr(hint, "__metadata__", (1,))
     array = get_args(hint)[0] if hasattr(hint, "__metadata__") else hint
-    (scalar,) = get_args(get_args(array)[1])
+    # An NDArray has its scalar for an argument since NumPy 2.5, and a dtype of it before.
+    scalar = get_args(array)[-1]
+    if get_origin(scalar) is np.dtype:
+        (scalar,) = get_args(scalar)
     return _Field(name, None, np.dtype(scalar), dimensions)
 
 
