@@ -6,6 +6,7 @@ tests/spark/apart has a service that speaks S3, with a cluster and killed driver
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -105,16 +106,30 @@ def test_a_batch_that_runs_again_is_there_once(
     assert_all_are_counted(spark, site, events=2)
 
 
-def test_two_records_of_a_batch_are_one_batch(spark: SparkSession, site: Site) -> None:
-    """Two drivers wrote the same batch at once."""
+def test_of_two_records_of_a_batch_the_first_counts(spark: SparkSession, site: Site) -> None:
+    """Two drivers wrote a batch at once, and readers may have seen it between them."""
     add_file(site.events, "a.jsonl", [{"price": 5}, {"price": 50}])
     run(spark, site)
     [rows] = site.results.glob("batch=00000000/*")
-    shutil.copytree(rows, rows.with_name("attempt=other"))
+    shutil.copytree(rows, rows.with_name("attempt=0"))
     [record] = site.results.glob("_tamis/batches/*/*.json")
-    record.with_name("other.json").write_bytes(record.read_bytes())
+    other = json.loads(record.read_text()) | {"version": 9}
+    record.with_name("0.json").write_text(json.dumps(other))
+    record.with_name("_mark_of_another_program").write_bytes(b"")
+    os.utime(record, (1, 1))
+    assert [batch.version for batch in read_batches(site.results)] == [1]
     assert not compare_with_a_clean_run(spark, site, "json")
     assert_all_are_counted(spark, site, events=2)
+
+
+def test_a_batch_that_another_driver_commits_meanwhile_is_not_committed_again(
+    spark: SparkSession, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_file(site.events, "a.jsonl", [{"price": 5}])
+    answers = iter((False, True))
+    monkeypatch.setattr(StoreSink, "has", lambda *_: next(answers))
+    run(spark, site)
+    assert not list(site.results.glob("_tamis/batches/*/*.json"))
 
 
 def test_a_batch_without_rows_is_read_too(spark: SparkSession, site: Site) -> None:

@@ -22,6 +22,7 @@ from tamis.spark import (
     stream_files,
     total,
 )
+from tamis.spark.streaming.checkpoint import Checkpoint, Claim
 
 
 @pytest.fixture(scope="module")
@@ -171,3 +172,39 @@ def test_mistakes_are_reported_before_the_stream_starts(
     assert read_batches(site.results) == []
     assert total([]) == (0, 0, 0, 0, 0)
     assert not site.checkpoint.exists()
+
+
+def test_a_run_ends_when_the_stream_is_started_again(spark: SparkSession, begun: Site) -> None:
+    """A driver that was believed dead would pin and write batches beside the new one."""
+    run = Checkpoint(begun.checkpoint)
+    run.keep(run.claim({}))
+    run.require_last_run()
+    begun.run(spark)
+    with pytest.raises(StreamError, match="the stream was started again elsewhere, so this run"):
+        run.require_last_run()
+
+
+def test_a_run_that_is_not_the_last_writes_nothing(
+    spark: SparkSession, begun: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_file(begun.events, "b.jsonl", [{"price": 5}])
+    # Another starts between this one's start and its first batch.
+    keep = Checkpoint.keep
+
+    def overtaken(self: Checkpoint, claim: Claim) -> None:
+        keep(self, claim)
+        keep(Checkpoint(begun.checkpoint), claim)
+
+    monkeypatch.setattr(Checkpoint, "keep", overtaken)
+    with pytest.raises(StreamingQueryException, match="this run of it ends"):
+        begun.run(spark)
+
+
+def test_of_two_streams_that_take_a_checkpoint_at_once_one_does(tmp_path: Path) -> None:
+    """Otherwise both would write as streams of their own, each under its own id."""
+    first, second = Checkpoint(tmp_path), Checkpoint(tmp_path)
+    claims = first.claim({}), second.claim({})
+    first.keep(claims[0])
+    with pytest.raises(StreamError, match="another stream has just taken it"):
+        second.keep(claims[1])
+    first.require_last_run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from os import PathLike
 from typing import Any, Final, NamedTuple
 
@@ -14,17 +15,13 @@ from pyspark.sql import types as T  # noqa: N812
 from tamis.errors import SchemaError, StreamError
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.connectors.sink import SinkOwner
-from tamis.spark.runtime.records import (
-    LocalFolder,
-    RecordFolder,
-    read_record,
-    record_folder,
-    write_record,
-)
+from tamis.spark.runtime.records import LocalFolder, read_record, record_folder, write_record
+from tamis.spark.runtime.stores import ObjectStore, StoredObject
 
 OWNER: Final = "_tamis/stream.json"
 COLUMNS: Final = "_tamis/columns.json"
 BATCH: Final = "_batch.json"
+_RECORD: Final = ".json"
 COMMITS: Final = "_tamis/batches"
 """In a store, the folder of records, each of which commits a batch."""
 
@@ -38,7 +35,7 @@ class Commit(NamedTuple):
     @property
     def name(self) -> str:
         """Return the name of the record."""
-        return f"{COMMITS}/{self.batch:08}/{self.attempt}.json"
+        return f"{COMMITS}/{self.batch:08}/{self.attempt}{_RECORD}"
 
     @property
     def rows(self) -> str:
@@ -108,14 +105,22 @@ class ResultRecords:
         return results
 
 
-def commits_in(folder: RecordFolder) -> list[Commit]:
-    """Return the batches in a store, in order; of two records of a batch, one."""
+def commits_in(store: ObjectStore) -> list[Commit]:
+    """Return the batches in a store, in order; of two records of a batch, the older one.
+
+    Two drivers may have written a batch at once. Who has read the first does not see it change.
+    """
     found: dict[int, Commit] = {}
-    for name in folder.names(COMMITS):
-        number, _, attempt = name.removesuffix(".json").partition("/")
-        # Two drivers may have written a batch at once; it was pinned, so the rows are the same.
-        found.setdefault(int(number), Commit(int(number), attempt))
-    return list(found.values())
+    for one in sorted(store.objects(COMMITS), key=_age):
+        number, _, attempt = one.name.partition("/")
+        # Other programs may leave marks of their own; an empty record is not written yet.
+        if number.isdigit() and attempt.endswith(_RECORD) and one.size:
+            found.setdefault(int(number), Commit(int(number), attempt.removesuffix(_RECORD)))
+    return [found[number] for number in sorted(found)]
+
+
+def _age(record: StoredObject) -> tuple[datetime, str]:
+    return record.modified or datetime.max.replace(tzinfo=UTC), record.name
 
 
 def read_results(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
@@ -132,6 +137,7 @@ def read_results(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     reader = spark.read.schema(schema)
     if isinstance(folder, LocalFolder):
         return reader.parquet(folder.location)
+    assert isinstance(folder, ObjectStore)  # noqa: S101 - there are no others
     places = [f"{folder.location}/{commit.rows}" for commit in commits_in(folder)]
     if not places:
         return spark.createDataFrame([], schema)
@@ -145,6 +151,7 @@ def read_batches(path: str | PathLike[str]) -> list[Batch]:
         places = sorted(folder.path.glob(f"batch=*/{BATCH}"))
         names = [str(place.relative_to(folder.path)) for place in places]
     else:
+        assert isinstance(folder, ObjectStore)  # noqa: S101 - there are no others
         names = [commit.name for commit in commits_in(folder)]
     found = (read_record(folder, name, Batch) for name in names)
     return [batch for batch in found if batch is not None]

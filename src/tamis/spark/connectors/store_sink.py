@@ -72,5 +72,7 @@ class StoreSink:
         write(results, f"{self._folder.location}/{commit.rows}")
         self._folder.write(f"{commit.rows}/{_MARK}", b"")
         batch = Batch.of(pin, tally.counts())
-        write_record(self._folder, commit.name, batch)
+        # A driver believed dead may have committed it meanwhile.
+        if not self.has(pin):
+            write_record(self._folder, commit.name, batch)
         return batch

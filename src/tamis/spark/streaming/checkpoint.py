@@ -3,11 +3,15 @@
 ::
 
     checkpoint/tamis/stream.json             the stream that owns the checkpoint
+                     run.json                the run of it that began last
                      batches/00000007.json   the version and the time of batch 7
 
 Spark records which events are in a batch before it runs the batch. Tamis records the version of the
 library, and the time by which subscriptions expire, before it writes any result. So a batch that
 runs again gives the same rows, even if subscriptions changed in between.
+
+A driver that was believed dead may still run when the stream is started again. Before each batch, a
+run looks whether it is the last that began, and ends if it is not.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from tamis.spark.runtime.records import read_record, record_folder, write_record
 # As many batches as Spark remembers; Spark itself runs only the last one again.
 MAX_PINS: Final = 100
 _CLAIM: Final = "tamis/stream.json"
+_RUN: Final = "tamis/run.json"
 _PINS: Final = "tamis/batches"
 
 
@@ -43,6 +48,7 @@ class Checkpoint:
     def __init__(self, path: str | PathLike[str]) -> None:
         self.folder: Final = record_folder(path)
         self.location: Final = self.folder.location
+        self._run: Final = {"run": uuid4().hex}
 
     def claim(self, identity: Mapping[str, str]) -> Claim:
         """Return the claim of a stream, new or recorded, or raise if another stream owns it."""
@@ -58,8 +64,24 @@ class Checkpoint:
         return Claim(uuid4().hex, dict(identity))
 
     def keep(self, claim: Claim) -> None:
-        """Record the owner of the checkpoint."""
-        write_record(self.folder, _CLAIM, claim)
+        """Record the owner of the checkpoint, and that a run of it begins."""
+        # Again, because another may have come while the sink was looked at.
+        recorded = read_record(self.folder, _CLAIM, Claim)
+        if recorded is None:
+            write_record(self.folder, _CLAIM, claim)
+        elif recorded != claim:
+            raise StreamError(
+                self.location, "another stream has just taken it for its checkpoint; start again"
+            )
+        write_record(self.folder, _RUN, self._run)
+
+    def require_last_run(self) -> None:
+        """Raise if the stream was started again, so that this run must write nothing more."""
+        begun = read_record(self.folder, _RUN, dict[str, str])
+        if begun is not None and begun != self._run:
+            raise StreamError(
+                self.location, "the stream was started again elsewhere, so this run of it ends"
+            )
 
     def pin(self, batch: int) -> Pin | None:
         """Return the pin of a batch, None if it was never begun."""

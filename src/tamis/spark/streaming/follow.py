@@ -95,6 +95,7 @@ class _ChangeBatches(NamedTuple):
 
     def run(self, batch: DataFrame, number: int) -> None:
         """Apply a batch, unless it is known to be applied or changes nothing."""
+        self.checkpoint.require_last_run()
         applied = read_record(self.checkpoint.folder, _APPLIED, _Applied)
         if applied is not None and applied.batch >= number:
             return

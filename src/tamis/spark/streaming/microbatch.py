@@ -28,6 +28,7 @@ class MicroBatches(NamedTuple):
 
     def run(self, events: DataFrame, number: int) -> None:
         """Run a batch, unless the sink holds all of it."""
+        self.checkpoint.require_last_run()
         recorded = self.checkpoint.pin(number)
         pin = self._new_pin(number) if recorded is None else recorded
         if self.sink.has(pin):
