@@ -2,13 +2,14 @@
 
 A test that starts many drivers first runs one, the rehearsal, which does everything once. When its
 JVM ends, it writes an archive of its classes, for JVMs with the same class path. So jars belong on
-that path (`spark.driver.extraClassPath`), since classes from `spark.jars` have a loader of their own.
+that path (`spark.driver.extraClassPath`), since classes from `spark.jars` have another loader.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -45,7 +46,7 @@ def quick_session(
 
 def end_java(spark: SparkSession) -> None:
     """Stop a session, and wait for the end of its JVM, which may write an archive."""
-    gateway = spark.sparkContext._gateway
+    gateway: Any = spark.sparkContext._gateway
     spark.stop()
     gateway.shutdown()
     # It ends when nobody can write to it any more.

@@ -2,9 +2,9 @@
 
 python -m spark.kafka.exactly_once STEP SERVERS FOLDER JARS
 
-The steps: `fill` sends events, compiles the library and rehearses a stream; `stream` streams to
-the end of them; `read`
-writes what two consumers see, one of them reading what is committed, to FOLDER/found.json.
+The steps: `fill` sends events, compiles the library and rehearses a stream; `stream` streams to the
+end of them; `read` writes what two consumers see, one of them reading what is committed, to
+FOLDER/found.json.
 """
 
 from __future__ import annotations

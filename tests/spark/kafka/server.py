@@ -51,7 +51,14 @@ def running_kafka(
         keys.write_text("".join(path.read_text() for path in reversed(certificate)))
         text += TLS.format(keys=keys)
     config.write_text(text)
-    java = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", ":".join(map(str, jars))]
+    java = [
+        "java",
+        "-Xmx256m",
+        "-XX:TieredStopAtLevel=1",
+        "-XX:+UseSerialGC",
+        "-cp",
+        ":".join(map(str, jars)),
+    ]
     cluster = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
     storage = [*java, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(config)]
     subprocess.run(storage, check=True, capture_output=True)  # noqa: S603

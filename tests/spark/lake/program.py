@@ -2,8 +2,8 @@
 
 python -m spark.lake.program STEP FOLDER FORMAT ARCHIVE JARS
 
-The steps: `compile` subscriptions to versions, and rehearse the others; `plain` (Spark's own sink), `sink` (`TableSink`),
-`batch`, and `read`, which writes what the tables hold to FOLDER/found.json.
+The steps: `compile` subscriptions to versions, and rehearse the others; `plain` (Spark's own sink),
+`sink` (`TableSink`), `batch`, and `read`, which writes what the tables hold to FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class LakeProgram:
         self.spark, self.folder, self.format = spark, folder, format_
 
     def table(self, way: str) -> str:
-        return str(self.folder / way) if self.format == "delta" else f"lake.{self.folder.name}.{way}"
+        return (
+            str(self.folder / way) if self.format == "delta" else f"lake.{self.folder.name}.{way}"
+        )
 
     def library(self, way: str) -> Path:
         return self.folder / f"{way}-library"
