@@ -39,7 +39,7 @@ PATIENCE_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.2
 
 
-class _Claim(NamedTuple):
+class _NumberClaim(NamedTuple):
     """The right to publish the version of a number, for a while."""
 
     number: int
@@ -95,12 +95,12 @@ class StoreVersions:
         self._store.write(_manifest_name(claim.number), encode_manifest(named))
         return named
 
-    def _claim(self) -> _Claim:
+    def _claim(self) -> _NumberClaim:
         """Claim the next number."""
         for _ in range(MAX_CLAIMS):
             number = max([0, *self.numbers(), *self._claimed()]) + 1
             folder = f"claims/{number:08}"
-            claim = _Claim(number, f"{folder}/{uuid4().hex}", time.monotonic())
+            claim = _NumberClaim(number, f"{folder}/{uuid4().hex}", time.monotonic())
             self._store.write(claim.name, b"claimed")
             if len(self._store.names(folder)) == 1:
                 return claim
@@ -109,7 +109,7 @@ class StoreVersions:
             self._store.url, "too many compilations publish at once; compile again later"
         )
 
-    def _claim_after(self, base: int) -> _Claim | None:
+    def _claim_after(self, base: int) -> _NumberClaim | None:
         """Claim the number of the version that follows a version; None if there is one."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self._newest() == base:
