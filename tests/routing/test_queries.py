@@ -17,6 +17,7 @@ from tamis.routing.data_advertisements import (
 from tamis.routing.queries import DOWN, GREEDY, LATE, LOST, QueryRouter
 from tamis.routing.query_messages import (
     DataAdvertised,
+    DeliverRows,
     FinishQuery,
     QueryAsked,
     QueryCancelled,
@@ -211,6 +212,18 @@ def test_a_source_that_sends_without_credit_is_stopped() -> None:
     assert StopSource(1, number) in todo
     rows = [one for one in router.credit(number, 1000) if isinstance(one, FinishQuery)]
     assert rows[0].report.missing == {"greedy": GREEDY}
+
+
+def test_who_reads_slowly_has_all_the_time_that_was_asked_for() -> None:
+    router = QueryRouter("broker", QueryBounds())
+    router.source_added(1, "quick", DataAdvertisement.of(attr("x") > 0))
+    number, _ = router.ask(attr("x") > 0, seconds=60, credit=0)
+    router.source_rows(1, number, [b'{"x":1}'])
+    router.source_finished(1, number)
+    router.time_passed(59.0)
+    todo = router.credit(number, 1000)
+    assert [one.rows for one in todo if isinstance(one, DeliverRows)] == [[b'{"x":1}']]
+    assert [one.report.cut for one in todo if isinstance(one, FinishQuery)] == [False]
 
 
 WRONG_MESSAGES: list[tuple[QueryMessage, str]] = [

@@ -56,7 +56,7 @@ from tamis.routing.running_query import (
 BATCH_BYTES: Final = 64 * 1024
 """About as much is passed on at once."""
 LINGER_SECONDS: Final = 10.0
-"""How long rows wait for a slow reader after the query has ended."""
+"""How long rows wait for a slow reader, at the least, after the last source has answered."""
 HOP_SHARE: Final = 0.1
 MAX_HOP_SECONDS: Final = 0.5
 """What a broker keeps of the time for itself, so that a late answer below it is not one above."""
@@ -550,12 +550,12 @@ class QueryRouter:
                 self._finish_target(query, target)
 
     def _close(self, query: RunningQuery) -> None:
-        """Stop everybody who still answers; what waits is still passed on, but not for long."""
+        """Stop everybody who still answers; what waits is passed on, for a limited time."""
         for target in [*query.windows]:
             self._stop(query, target)
         query.windows.clear()
         query.is_closing = True
-        query.deadline = self._now + LINGER_SECONDS
+        query.deadline = max(query.deadline, self._now + LINGER_SECONDS)
         if query.state is not None and query.asker is None:
             query.waiting.extend((QueryTarget(), row) for row in query.state.rows())
             query.cut |= query.state.is_cut
