@@ -14,6 +14,7 @@ import pytest
 import tamis
 from tamis import RefusedError, message, open_bus
 from tamis.broker.local import LocalBus
+from tamis.broker.subscribe.replay import Replayer
 from tamis.collections import DAQueue
 
 from .shop_floor import Job
@@ -124,6 +125,32 @@ async def test_who_pulls_takes_the_member_away(connect: Connect) -> None:
         assert [await one.pull() for _ in range(5)] == [*map(Job, range(4, 8)), None]
         # To read is not to take.
         assert [each.number async for each in one] == [*range(8)]
+
+
+@in_process
+async def test_who_pulls_waits_for_a_broker_that_is_busy(connect: Connect) -> None:
+    looked = asyncio.Event()
+    replay = Replayer._replay  # noqa: SLF001 - to hold it up
+
+    async def late(self: Replayer, *given: Any) -> None:
+        await looked.wait()
+        await replay(self, *given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Replayer, "_replay", late)
+        async with connect() as bus:
+            ask = bus.subscription
+
+            async def subscription(name: str) -> Any:
+                view = await ask(name)
+                looked.set()
+                return view
+
+            patched.setattr(bus, "subscription", subscription)
+            jobs = DAQueue[Job]("/jobs", bus)
+            await jobs.add(Job(1))
+            assert await jobs.pull() == Job(1)
+            assert await jobs.pull() is None
 
 
 @in_process

@@ -294,6 +294,7 @@ class Broker:
             overlay=lambda: self.overlay,
             roaming=lambda: self._roaming,
             status=self.status,
+            offered_up_to=lambda: self.matcher.offered_up_to,
             end_invalid_sessions=self.end_invalid_sessions,
             forget=self.forget,
         )

@@ -21,12 +21,18 @@ from tamis.collections.qualities import (
     SHARED,
 )
 from tamis.objects import ObjectFilter, object_filter_to_structure
+from tamis.protocol.views import SubscriptionView
 
 _MOST_SHOWN: Final = 150
 """Characters of a collection's name in that of a group, which may have 200."""
 _SECONDS_TO_ARRIVE: Final = 0.05
-_SECONDS_TO_PULL: Final = 2.0
-"""A member that was rejected may wait much longer before it comes again."""
+_SECONDS_TO_CATCH_UP: Final = 60.0
+"""For a broker that searches a long past, or has much to match before."""
+_MOST_LOOKS: Final = 40
+"""While nothing changes: a member that was rejected may wait much longer before it comes again.
+
+They are counted, since on a busy machine time passes in which the broker gets no turn.
+"""
 
 
 class DASet(DACollection[T]):
@@ -102,16 +108,25 @@ class DAQueue(DACollection[T]):
             return found
 
     async def _next_waiting(self, consumer: ObjectConsumer) -> Message | None:
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + _SECONDS_TO_PULL
-        while True:
+        """Return the next member; None once the broker has none, of all that it had at first."""
+        now = asyncio.get_running_loop().time
+        deadline, end, pending, looks = now() + _SECONDS_TO_CATCH_UP, 0, -1, 0
+        while looks < _MOST_LOOKS:
             try:
                 return await consumer.checked.next(_SECONDS_TO_ARRIVE)
             except TimeoutError:
-                if loop.time() > deadline or not await self._may_come(consumer):
-                    return None
+                view = await self._bus.subscription(str(consumer.id))
+            end = end or view.log_end
+            if view.log_end and view.matched_to < end and now() < deadline:
+                # A busy broker may still be looking for those that were added before.
+                continue
+            if not _may_come(view, consumer):
+                return None
+            looks = looks + 1 if view.pending == pending else 0
+            pending = view.pending
+        return None
 
-    async def _may_come(self, consumer: ObjectConsumer) -> bool:
-        view = await self._bus.subscription(str(consumer.id))
-        own = sum(one.in_flight for one in view.members if one.id == consumer.checked.member)
-        return view.pending > view.in_flight - own
+
+def _may_come(view: SubscriptionView, consumer: ObjectConsumer) -> bool:
+    own = sum(one.in_flight for one in view.members if one.id == consumer.checked.member)
+    return view.pending > view.in_flight - own

@@ -73,6 +73,10 @@ class SubscriptionView(msgspec.Struct, frozen=True, omit_defaults=True):
     """The attribute whose value says which events of a group are handled in order."""
     members: list[MemberView] = []
     """The members of a group that are connected."""
+    matched_to: int = 0
+    """The first event that was not matched for it yet, for example by a replay; 0: all were."""
+    log_end: int = 0
+    """While some were not, the first event that the broker does not have."""
 
 
 class SubscriptionList(msgspec.Struct):

@@ -181,6 +181,8 @@ class Matcher:
         self.updater = Updater(self._work.set, metrics, max_changes, supervisor)
         self.position = state.matched_up_to
         """The last event that was matched."""
+        self._before: int | None = None
+        """Where that was before those whose matches are not in the queues yet."""
         self._publishers = publishers
         self._tails: dict[str, PublisherTail] = {}
         """Of publishers whose last numbers the state does not have yet."""
@@ -190,6 +192,12 @@ class Matcher:
         self.stuck = asyncio.Event()
         """Set while matches cannot be stored."""
         metrics.watch_queue("match", self._unmatched)
+
+    @property
+    def offered_up_to(self) -> int:
+        """Return the last event whose matches are in the queues, or at least deferred."""
+        before = self._before
+        return self.position if before is None else before
 
     async def run(self) -> None:
         """Match events and make changes until cancelled."""
@@ -206,6 +214,7 @@ class Matcher:
                         self._taken += 1
                     events.append(rest.popleft())
                     size += reach.get(events[-1].owner, len(self._index.by_number))
+                self._before = self.position
                 step = await self._executor.run(self._step, changes, events)
                 if step.changes:
                     self._resolve(step.changes)
@@ -217,6 +226,7 @@ class Matcher:
                         self._on_overflow(subscription)
                     if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
                         await asyncio.sleep(0)
+                self._before = None
                 for owner, (count, matches) in step.reached.items():
                     self._fan_out.leave(owner, count, matches)
                     self._metrics.matched.inc(matches)

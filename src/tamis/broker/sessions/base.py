@@ -98,6 +98,7 @@ class SessionServices(NamedTuple):
     overlay: Callable[[], ManagedOverlay]
     roaming: Callable[[], RoamingClients]
     status: Callable[[], dict[str, Any]]
+    offered_up_to: Callable[[], int]
     end_invalid_sessions: Callable[[], None]
     forget: Callable[[Any], None]
 

@@ -16,7 +16,7 @@ import msgspec
 from tamis.access import Principal, Rights
 from tamis.broker.deliver.attachments import Attachment, DeliverySink
 from tamis.broker.deliver.notifier import FetchedEvents
-from tamis.broker.deliver.queues import InFlightEvent
+from tamis.broker.deliver.queues import DiskQueue, InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.publish.payloads import XML, InvalidEventError, Payload, refuse_larger
@@ -317,9 +317,23 @@ class Session(Inspection, Queries, Advertising, Administration):
     async def _views(self, subscriptions: Sequence[ActiveSubscription]) -> list[SubscriptionView]:
         """Return what is shown of subscriptions; that is never refused for being too much."""
         run = self._services.view_executor.run_slices
+        # Before they are counted: what is matched meanwhile may be in the counts, or not.
+        end = self._services.store.log.next_sequence
+        matched = [self._matched_to(subscription) for subscription in subscriptions]
         counting = run(self.principal.name, self._count(subscriptions))
         counted = await self._while_open(counting)
-        return [self._shown(*one) for one in zip(subscriptions, counted, strict=True)]
+        shown = [self._shown(*one) for one in zip(subscriptions, counted, strict=True)]
+        return [
+            msgspec.structs.replace(view, matched_to=place, log_end=end) if place < end else view
+            for view, place in zip(shown, matched, strict=True)
+        ]
+
+    def _matched_to(self, subscription: ActiveSubscription) -> int:
+        """Return the first event whose match may not be among those that are counted."""
+        reached, queue = self._services.offered_up_to() + 1, subscription.queue
+        if queue.is_deferred:
+            reached = min(reached, subscription.stored.start)
+        return int(min(reached, queue.below)) if isinstance(queue, DiskQueue) else reached
 
     def _count(self, subscriptions: Iterable[ActiveSubscription]) -> Slices[list[tuple[int, int]]]:
         counts = []

@@ -282,7 +282,8 @@ def _fields(view: SubscriptionView) -> Text:
     fields = msgspec.structs.asdict(view)
     fields["created_at"] = format_time(view.created_at)
     fields["expires_at"] = format_time(view.expires_at)
-    for name in ("suspended_from", "filter_from", "group", "ordering_key", "members"):
+    rare = ("suspended_from", "filter_from", "group", "ordering_key", "members")
+    for name in (*rare, "matched_to", "log_end"):
         if not fields[name]:
             del fields[name]
     if view.members:
