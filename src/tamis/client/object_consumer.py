@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Generator
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,10 +16,14 @@ from tamis.filters import Mode
 from tamis.filters.boolean import And
 from tamis.objects import ObjectFilter, StandIn, decode_object, read_object_header
 from tamis.objects.collection_names import in_collection
+from tamis.objects.message_classes import class_called
 from tamis.objects.patterns import require_object_filter
 from tamis.objects.pushdown import pushed_down
 from tamis.protocol import Delivery
 from tamis.units import Duration
+
+MOST_REFUSALS: Final = 16
+"""Sentences about objects that could not be read; all are counted."""
 
 FilterOverObjects = ObjectFilter | StandIn
 OnRefused = Callable[[EventError | LimitError], object]
@@ -55,15 +60,21 @@ class ObjectRequest(NamedTuple):
         return cls(condition, request, on_refused)
 
 
+def asked_classes(filter_: ObjectFilter) -> list[type]:
+    """Return the classes of messages that a filter asks for."""
+    roots = dict.fromkeys(condition.accessor.root for condition in filter_.conditions())
+    return [cls for root in roots if (cls := class_called(root)) is not None]
+
+
 def object_of(message: ReceivedEvent) -> Any:
     """Return the object that a message carries; a plain event is the message itself."""
     delivery = message.delivery
     return delivery.carried if isinstance(delivery, ObjectDelivery) else message
 
 
-def carried_object(message: ReceivedEvent) -> Any:
+def carried_object(message: ReceivedEvent, asked: Sequence[type]) -> Any:
     """Return the object that a message carries; raise `EventError` if it cannot be read here."""
-    found = _with_object(message.delivery)
+    found = _with_object(message.delivery, asked)
     return found.carried if isinstance(found, ObjectDelivery) else message
 
 
@@ -73,9 +84,12 @@ class CheckedConsumer(Consumer):
     def __init__(self, registry: ConsumerRegistry, request: ObjectRequest) -> None:
         super().__init__(registry, request.options)
         self._condition: Final = request.filter
+        self._asked: Final = asked_classes(request.filter)
         self._on_refused: Final = request.on_refused
         self.refused = 0
         """How many objects could not be read."""
+        self.refusals: Final = deque[str](maxlen=MOST_REFUSALS)
+        """Why, the last ones."""
 
     async def deliveries(self, limit: int) -> list[Delivery]:
         """Return the events whose objects satisfy the filter."""
@@ -88,7 +102,7 @@ class CheckedConsumer(Consumer):
 
     def _checked(self, delivery: Delivery) -> Delivery | None:
         try:
-            found = _with_object(delivery)
+            found = _with_object(delivery, self._asked)
         except (EventError, LimitError) as error:
             self._refuse(delivery, error)
             return None
@@ -101,6 +115,7 @@ class CheckedConsumer(Consumer):
     def _refuse(self, delivery: Delivery, error: EventError | LimitError) -> None:
         """Report an object that cannot be read; where events are kept, it becomes a dead letter."""
         self.refused += 1
+        self.refusals.append(f"event {delivery.sequence}: {error}")
         self.reject(delivery.sequence, None, str(error))
         if self._on_refused is None:
             logger.warning("%r: event %d cannot be read: %s", self, delivery.sequence, error)
@@ -115,7 +130,7 @@ def _plain(delivery: Delivery) -> ReceivedEvent:
     return ReceivedEvent(delivery, NoAcknowledgements())
 
 
-def _with_object(delivery: Delivery) -> Delivery:
+def _with_object(delivery: Delivery, asked: Sequence[type]) -> Delivery:
     if delivery.format != "json":
         return delivery
     header = read_object_header(delivery.data)
@@ -128,7 +143,7 @@ def _with_object(delivery: Delivery) -> Delivery:
         delivery.data,
         delivery.attempt,
         delivery.format,
-        decode_object(delivery.data, header),
+        decode_object(delivery.data, header, asked),
     )
 
 
@@ -167,6 +182,11 @@ class ObjectConsumer:
     def refused(self) -> int:
         """Return how many objects could not be read."""
         return self.checked.refused
+
+    @property
+    def refusals(self) -> list[str]:
+        """Return why the last ones of these could not be read."""
+        return [*self.checked.refusals]
 
     @property
     def is_closed(self) -> bool:

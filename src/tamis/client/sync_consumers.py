@@ -243,6 +243,11 @@ class SyncObjectConsumer:
         return self._consumer.refused
 
     @property
+    def refusals(self) -> list[str]:
+        """Return why the last ones of these could not be read."""
+        return self._consumer.refusals
+
+    @property
     def is_closed(self) -> bool:
         """Return whether no more objects will come."""
         return self._received.is_closed

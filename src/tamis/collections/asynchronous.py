@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
 from typing import Any, Final, Self
 
 from tamis.client.bus import Bus, connect
 from tamis.client.messages import Message
-from tamis.client.object_consumer import carried_object
+from tamis.client.object_consumer import MOST_REFUSALS, asked_classes, carried_object
 from tamis.client.options import SubscribeOptions
 from tamis.collections.members import Distinct, MemberCondition, NamedCollection, T, wanted
 from tamis.collections.watching import Watch, logger
@@ -35,6 +36,10 @@ class DACollection(NamedCollection[T]):
         self._bus: Final = connect() if bus is None else _checked_bus(bus)
         self._next = 1
         self._pulled: Final = Distinct()
+        self.refused = 0
+        """How many present members could not be read, each time that it was tried."""
+        self.refusals: Final = deque[str](maxlen=MOST_REFUSALS)
+        """Why, the last ones."""
 
     async def __aenter__(self) -> Self:
         if self._is_own:
@@ -116,11 +121,14 @@ class DACollection(NamedCollection[T]):
         self, condition: MemberCondition, start: int, seen: Distinct
     ) -> AsyncIterator[tuple[Message, Any]]:
         asked = self._wanted(condition)
+        classes = asked_classes(asked)
         filter_ = And.of((in_collection(self.name), pushed_down(asked)))
         async for message in self._bus.history(filter_, start=start, mode=Mode.SQL):
             try:
-                member = carried_object(message)
+                member = carried_object(message, classes)
             except (EventError, LimitError) as error:
+                self.refused += 1
+                self.refusals.append(f"event {message.sequence}: {error}")
                 logger.warning("%r: event %d cannot be read: %s", self, message.sequence, error)
                 continue
             if asked.matches(member) and (

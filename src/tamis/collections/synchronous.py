@@ -46,6 +46,11 @@ class SyncWatch:
         return self._watch.refused
 
     @property
+    def refusals(self) -> list[str]:
+        """Return why the last ones of these could not be read."""
+        return self._watch.refusals
+
+    @property
     def is_over(self) -> bool:
         """Return whether no more members will come."""
         return self._watch.is_over
@@ -106,6 +111,16 @@ class SyncDACollection(NamedCollection[T]):
             kind: Any = self.KIND
             self._made = kind[self.member_class](self.name, bus)
         return self._made
+
+    @property
+    def refused(self) -> int:
+        """Return how many present members could not be read, each time that it was tried."""
+        return 0 if self._made is None else self._made.refused
+
+    @property
+    def refusals(self) -> list[str]:
+        """Return why the last ones of these could not be read."""
+        return [] if self._made is None else [*self._made.refusals]
 
     def add(self, member: T) -> Receipt:
         """Add a member, and return when it is on the broker's disk."""

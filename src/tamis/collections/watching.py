@@ -50,6 +50,11 @@ class Watch:
         return self._consumer.refused
 
     @property
+    def refusals(self) -> list[str]:
+        """Return why the last ones of these could not be read."""
+        return self._consumer.refusals
+
+    @property
     def is_over(self) -> bool:
         """Return whether no more members will come."""
         return self._task is not None and self._task.done()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Any, ClassVar, Final, NamedTuple
+from weakref import WeakKeyDictionary
 
 from tamis.errors import FilterTypeError, LimitError
 from tamis.events.reflection import SINGLE
@@ -76,7 +77,7 @@ class IndexStep:
 
 @dataclass(frozen=True, slots=True)
 class ClassStep:
-    """Whether the object is an instance of the class with this qualified name."""
+    """Whether the object is an instance of the class with this identity."""
 
     class_name: str
 
@@ -145,7 +146,7 @@ class Accessor:
     """A chain of steps from a message object to a value."""
 
     root: str = ""
-    """The qualified name of the class of the message; empty: any object that answers."""
+    """The identity of the class of the message; empty: any object that answers."""
     steps: AccessorSteps = ()
     exact: bool = True
     """Whether decimals are kept as they are; otherwise they are the nearest number."""
@@ -177,12 +178,43 @@ def class_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+_IDENTITIES: Final[WeakKeyDictionary[type, str]] = WeakKeyDictionary()
+_CLASSES_OF_A_NAME: Final[Counter[str]] = Counter()
+_NUMBER: Final = re.compile(r" \(\d+\)$")
+_identifying: Final = Lock()
+
+
+def class_identity(cls: type) -> str:
+    """Return what filters in this process know a class by.
+
+    That is its name, with a number if other classes had that name before, such as a class that a
+    notebook has defined again: who asks for one of them must not get another.
+    """
+    known = _IDENTITIES.get(cls)
+    if known is None:
+        with _identifying:
+            name = class_name(cls)
+            _CLASSES_OF_A_NAME[name] += 1
+            number = _CLASSES_OF_A_NAME[name]
+            known = _IDENTITIES.setdefault(cls, name if number == 1 else f"{name} ({number})")
+    return known
+
+
+def name_in_identity(identity: str) -> str:
+    """Return the name of the class, which other processes know as well.
+
+    >>> name_in_identity("market.Trade (2)")
+    'market.Trade'
+    """
+    return _NUMBER.sub("", identity)
+
+
 def _class_names(cls: type) -> frozenset[str]:
-    return frozenset(map(class_name, cls.__mro__))
+    return frozenset(map(class_identity, cls.__mro__))
 
 
 class_names: Final[Callable[[type], frozenset[str]]] = lru_cache(maxsize=4096)(_class_names)
-"""Returns the names of a class and of all that it is derived from."""
+"""Returns the identities of a class and of all that it is derived from."""
 
 
 # --- reading an object, step by step ---------------------------------------------------------

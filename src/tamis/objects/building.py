@@ -12,7 +12,7 @@ from tamis.errors import FilterTypeError
 from tamis.events.reflection import member_of, promise_of
 from tamis.events.values import brief
 from tamis.filters.translations import Translation
-from tamis.objects.accessors import Accessor, class_name
+from tamis.objects.accessors import Accessor, class_identity
 from tamis.objects.conditions import CONDITIONS, compared, quantified, true_condition
 from tamis.objects.message_classes import remember
 from tamis.objects.patterns import Combinable, Complement, ObjectFilter
@@ -146,7 +146,7 @@ def message(cls: Any = None) -> StandIn:
         )
     [promised] = promise.classes
     is_structure = typing.is_typeddict(promised.cls) or getattr(promised.cls, "_is_protocol", False)
-    root = "" if is_structure else class_name(promised.cls)
+    root = "" if is_structure else class_identity(promised.cls)
     if root:
         remember(promised.cls)
     return StandIn(Recorded(Accessor(root), promise))

@@ -8,7 +8,7 @@ version: fields that it does not know are left out, those that it lacks get thei
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
 
@@ -34,7 +34,7 @@ from tamis.objects.message_classes import (
     MessageClass,
     description_of,
     known_class,
-    remember,
+    remember_writer,
     travelling_names,
 )
 
@@ -82,7 +82,7 @@ def encode_object(given: object, collection: str | None = None) -> bytes:
     '{"symbol":"ACME","_object":{"type":["tamis.objects.codec.Trade"],"version":1,"schema":"..."}}'
     """
     cls: Any = type(given)
-    remember(cls)
+    remember_writer(cls)
     try:
         fields = _carried(cls, ()).write(given, ())
     except RecursionError:
@@ -101,10 +101,15 @@ def read_object_header(data: bytes | memoryview | msgspec.Raw) -> ObjectHeader |
         raise EventError(reason, place=place) from None
 
 
-def decode_object(data: bytes | memoryview | msgspec.Raw, header: ObjectHeader) -> Any:
-    """Return the object that an event carries; raise `EventError` if it cannot be read here."""
+def decode_object(
+    data: bytes | memoryview | msgspec.Raw, header: ObjectHeader, asked: Iterable[type] = ()
+) -> Any:
+    """Return the object that an event carries; raise `EventError` if it cannot be read here.
+
+    Of several classes with its name, those that are `asked` for come first.
+    """
     name = header.type[0]
-    cls = known_class(header.type)
+    cls = known_class(header.type, asked)
     if cls is None:
         raise EventError(
             f"an object of the class {brief(name)} has come, which is not known here: import the "

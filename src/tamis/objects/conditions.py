@@ -13,7 +13,7 @@ from tamis.events.reflection import element_of, is_collection, united
 from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters.build import like, regular, text_test
-from tamis.objects.accessors import Accessor, class_name
+from tamis.objects.accessors import Accessor, class_identity
 from tamis.objects.checking import (
     check_comparison,
     check_membership,
@@ -159,7 +159,7 @@ def is_instance(given: Recorded, cls: object) -> ObjectFilter:
     if not promise.may_be(cls):
         raise FilterTypeError(f"{accessor} is {promise}, never a {cls.__name__}")
     remember(cls)
-    return ObjectCondition(accessor, "is a", class_name(cls))
+    return ObjectCondition(accessor, "is a", class_identity(cls))
 
 
 def compared_by(given: Recorded, name: object, constant: object) -> ObjectFilter:

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from tamis.errors import FilterTypeError
 from tamis.events.values import brief
-from tamis.objects.accessors import class_name
+from tamis.objects.accessors import class_identity, class_name
 
 MAX_NAME_CHARACTERS: Final = 500
 MAX_VERSION: Final = 2**31 - 1
@@ -26,7 +26,7 @@ class MessageClass(NamedTuple):
 
 
 _described: Final[WeakKeyDictionary[type, MessageClass]] = WeakKeyDictionary()
-_by_class_name: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
+_by_identity: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
 _by_travelling_name: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
 
 
@@ -72,13 +72,19 @@ def description_of(cls: type) -> MessageClass:
 
 def remember(cls: type) -> None:
     """Take note of a class, so that its objects are known when they arrive."""
-    _by_class_name[class_name(cls)] = cls
+    _by_identity[class_identity(cls)] = cls
     _by_travelling_name[description_of(cls).name] = cls
 
 
-def class_called(name: str) -> type | None:
+def remember_writer(cls: type) -> None:
+    """Take note of a class whose objects are sent, unless readers have another of its name."""
+    _by_identity[class_identity(cls)] = cls
+    _by_travelling_name.setdefault(description_of(cls).name, cls)
+
+
+def class_called(identity: str) -> type | None:
     """Return the class that a filter names, if it is still there."""
-    return _by_class_name.get(name)
+    return _by_identity.get(identity)
 
 
 def travelling_names(cls: type) -> list[str]:
@@ -87,14 +93,27 @@ def travelling_names(cls: type) -> list[str]:
     return [description_of(base).name for base in bases]
 
 
-def known_class(names: Sequence[str]) -> type | None:
-    """Return the most derived class that is known here of those that an object has."""
+def known_class(names: Sequence[str], asked: Iterable[type] = ()) -> type | None:
+    """Return the most derived class that is known here of those that an object has.
+
+    Classes that a reader asks for come before others that have the same names.
+    """
+    wanted = {name: place for place, name in enumerate(names)}
+    own = [cls for cls in asked if description_of(cls).name in wanted]
+    if own:
+        known = [each for cls in own for each in _derived(cls, wanted)]
+        return min(known, key=lambda cls: _preference(cls, wanted))
     found = next((cls for name in names if (cls := _by_travelling_name.get(name))), None)
     if found is None or description_of(found).name == names[0]:
         return found
     # A derived class may be imported here, though no filter has named it.
-    wanted = {name: place for place, name in enumerate(names)}
-    return min(_derived(found, wanted), key=lambda cls: wanted[description_of(cls).name])
+    return min(_derived(found, wanted), key=lambda cls: _preference(cls, wanted))
+
+
+def _preference(cls: type, wanted: dict[str, int]) -> tuple[int, bool]:
+    """Return how far a class is from the object's own, and whether another was named later."""
+    name = description_of(cls).name
+    return wanted[name], _by_travelling_name.get(name) is not cls
 
 
 def _derived(cls: type, wanted: dict[str, int]) -> Iterable[type]:

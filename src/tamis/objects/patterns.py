@@ -27,6 +27,7 @@ from tamis.objects.accessors import (
     Reader,
     class_names,
     is_several,
+    name_in_identity,
 )
 from tamis.objects.comparing import (
     Failed,
@@ -372,8 +373,12 @@ _METHODS: Final = {
 }
 
 
+def _short(identity: str) -> str:
+    return name_in_identity(identity).rpartition(".")[2]
+
+
 def _root_text(accessor: Accessor, root: str = "") -> str:
-    start = root or f"message({accessor.root.rpartition('.')[2]})"
+    start = root or f"message({_short(accessor.root)})"
     return start + "".join(_step_text(step) for step in accessor.steps)
 
 
@@ -386,7 +391,7 @@ def _step_text(step: object) -> str:
         case CallStep(name=name, arguments=arguments):
             return f".{name}({', '.join(map(repr, arguments))})"
         case ClassStep(class_name=name):
-            return f".is_a({name.rpartition('.')[2]})"
+            return f".is_a({_short(name)})"
         case _:
             return str(step)
 
@@ -429,7 +434,7 @@ def _show_condition(shown: ObjectCondition, accessor: str) -> str:
             return f"{accessor}.is_present()"
         case "is a":
             own = not shown.accessor.steps and given == shown.accessor.root
-            return accessor if own else f"{accessor}.is_a({given.rpartition('.')[2]})"
+            return accessor if own else f"{accessor}.is_a({_short(given)})"
         case "compare":
             return f"{accessor}.compare({given[0]!r}, {given[1]!r})"
         case op:

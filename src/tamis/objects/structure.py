@@ -19,12 +19,15 @@ from tamis.events.values import brief
 from tamis.filters.limits import FilterLimits
 from tamis.objects.accessors import (
     MAX_ACCESSOR_STEPS,
+    Accessor,
     CallStep,
     FieldStep,
     IndexStep,
     KeyStep,
     Step,
+    class_identity,
     class_name,
+    name_in_identity,
 )
 from tamis.objects.building import StandIn, member, message, test_of
 from tamis.objects.conditions import quantified_over
@@ -71,11 +74,11 @@ def _write(filter_: ObjectFilter, nodes: list[Any]) -> None:
     match filter_:
         case ObjectCondition(accessor=accessor, op=op, operand=operand):
             nodes.append(
-                [op, accessor.root, [*map(_step, accessor.steps)], *_operands(op, operand)]
+                [op, _root(accessor), [*map(_step, accessor.steps)], *_operands(op, operand)]
             )
         case Quantified(accessor=accessor, every=every, inner=inner):
             word = "all" if every else "any"
-            nodes.append([f"for {word}", accessor.root, [*map(_step, accessor.steps)]])
+            nodes.append([f"for {word}", _root(accessor), [*map(_step, accessor.steps)]])
             _write(inner, nodes)
             nodes.append([word])
         case Complement(term=term):
@@ -87,6 +90,11 @@ def _write(filter_: ObjectFilter, nodes: list[Any]) -> None:
             nodes.append([_WORDS[type(filter_)], len(terms)])
         case _:
             raise FilterTypeError(f"{filter_!r} has no structure")
+
+
+def _root(accessor: Accessor) -> str:
+    # Numbers in identities mean nothing to other processes.
+    return name_in_identity(accessor.root)
 
 
 def _step(step: Step) -> Any:
@@ -111,6 +119,8 @@ def _operands(op: str, operand: Any) -> list[Any]:
             return [[*map(_constant, operand)]]
         case "compare":
             return [operand[0], _constant(operand[1])]
+        case "is a":
+            return [name_in_identity(operand)]
         case _:
             return [_constant(operand)]
 
@@ -156,7 +166,9 @@ def object_filter_from_structure(
         most = NODES_PER_CONDITION * MAX_CONDITIONS
         raise LimitError("nodes in the filter", actual=len(nodes), limit=most)
     reading = _StructureReading(
-        {class_name(cls): cls for cls in classes}, calls=calls, limits=limits
+        {name(cls): cls for name in (class_name, class_identity) for cls in classes},
+        calls=calls,
+        limits=limits,
     )
     for number, node in enumerate(nodes, start=1):
         try:
