@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from operator import contains
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -27,6 +28,7 @@ from tamis.collections import (
     DAList,
     DASet,
     DAStrongSet,
+    SyncDABag,
     SyncDACertifiedBag,
     SyncDAQueue,
     SyncDASet,
@@ -254,6 +256,40 @@ def test_a_function_may_cancel_its_own_watch() -> None:
     assert seen == [Job(1)]
 
 
+def test_a_function_may_not_wait_for_its_own_watch() -> None:
+    told: list[str] = []
+
+    def take(_: Job) -> None:
+        try:
+            watching.wait()
+        except OptionError as error:
+            told.append(str(error))
+
+    with open_bus_sync() as bus:
+        jobs = SyncDABag[Job]("/jobs", bus)
+        watching = jobs.contains(None, take)
+        jobs.add(Job(1))
+        assert eventually(lambda: told)
+        watching.cancel()
+    [sentence] = told
+    assert sentence.startswith("wait was called by the function of the watch itself")
+
+
+@in_process
+async def test_an_asynchronous_function_may_not_wait_for_its_own_watch(bus: tamis.Bus) -> None:
+    told: list[str] = []
+
+    async def take(_: Job) -> None:
+        with pytest.raises(OptionError, match="wait was called by the function") as caught:
+            await watching.wait()
+        told.append(str(caught.value))
+
+    jobs = DABag[Job]("/jobs", bus)
+    watching = await jobs.contains(None, take)
+    await jobs.add(Job(1))
+    await until(lambda: len(told) == 1)
+
+
 def test_what_cannot_be_read_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with open_bus_sync() as bus:
         header = {"type": ["tests.Job"], "version": 1, "collection": "/jobs"}
@@ -266,6 +302,20 @@ def test_what_cannot_be_read_is_left_out_with_a_warning(caplog: pytest.LogCaptur
 
 class Jobs(DASet[Job]):
     pass
+
+
+@dataclass
+class Toy:
+    size: int
+
+
+class Playful(Protocol):
+    def plays(self) -> bool: ...
+
+
+class Special(Job):
+    def rare(self) -> bool:
+        return True
 
 
 NAMES = ["", "jobs", "/", "/jobs/", "//a", "/a/**/b", "/a*", "/\n", "/" + "a" * 600, 5, "/a" * 40]
@@ -283,6 +333,9 @@ def test_names_are_taken_literally_in_patterns() -> None:
     assert not pattern.matches({"_object": {"collection": "/abcc(/x"}})
     assert not pattern.matches({"_object": {"collection": "/a.c+(/x/y"}})
 
+
+LOOSELY: Any = DASet
+"""What type checkers refuse anyway."""
 
 MISTAKES: list[tuple[Callable[[tamis.Bus], Any], type[Exception], str]] = [
     (lambda bus: DASet[Job]("/a/*", bus).add(Job(1)), OptionError, "is the pattern /a/"),
@@ -302,6 +355,39 @@ MISTAKES: list[tuple[Callable[[tamis.Bus], Any], type[Exception], str]] = [
     ),
     (lambda _: DASet[Job]("/a", "bus"), OptionError, "bus is 'bus'; it must be a bus for"),  # type: ignore[arg-type]
     (lambda bus: SyncDASet[Job]("/a", bus), OptionError, "it must be a synchronous bus"),  # type: ignore[arg-type]
+    (
+        lambda bus: DASet("/a", bus),
+        OptionError,
+        r'DASet has no class of .*: write DASet\[Trade\]\("/',
+    ),
+    (
+        lambda bus: SyncDAStrongSet("/a", bus),  # type: ignore[arg-type]
+        OptionError,
+        "SyncDAStrongSet has no class of members",
+    ),
+    (lambda bus: LOOSELY(Job, "/a", bus), OptionError, "DASet has no class of members"),
+    (lambda bus: DASet[Job](bus, "/a"), OptionError, "name is a bus, which comes after it: write"),  # type: ignore[arg-type]
+    (lambda bus: DASet[int]("/a", bus), OptionError, "of a class with fields, which int is not"),
+    (lambda bus: DASet[list[Job]]("/a", bus), OptionError, "with fields, which list is not"),
+    (lambda bus: LOOSELY[Job(1)]("/a", bus), OptionError, r"with one class, not Job\(number=1"),
+    (lambda bus: DASet[Job | Toy]("/a", bus), OptionError, "with one class, not .*Job | "),
+    (lambda bus: DASet["Job"]("/a", bus), OptionError, "with one class, not 'Job'"),
+    (lambda bus: DASet[Playful]("/a", bus), OptionError, "Playful only describes structure"),
+    (
+        lambda bus: DASet[Job]("/a", bus).contains(message(Toy).size > 1, print),
+        FilterTypeError,
+        r"message\(Toy\).size > 1 asks for Toy, and members are Job: write message\(Job\)",
+    ),
+    (
+        lambda bus: DASet[Job]("/a", bus).contains(message(Playful).plays(), print),
+        FilterTypeError,
+        "Job has no member 'plays', nor has a class that is derived from it",
+    ),
+    (
+        lambda bus: DASet[Job]("/a", bus).pull(message().numbr == 1),
+        FilterTypeError,
+        "Job has no member 'numbr', nor .*; did you mean \"number\"",
+    ),
 ]
 
 
@@ -310,6 +396,16 @@ async def test_mistakes_are_refused(bus: tamis.Bus) -> None:
     for mistake, error, sentence in MISTAKES:
         with pytest.raises(error, match=sentence):
             await mistake(bus)
+
+
+@in_process
+async def test_a_condition_may_be_about_derived_classes(bus: tamis.Bus) -> None:
+    jobs, seen = DAList[Job]("/jobs", bus), list[Job]()
+    await jobs.contains(message().rare(), seen.append)
+    await jobs.contains(message(Special).number > 0, seen.append)
+    await jobs.add(Job(1))
+    await jobs.add(Special(2))
+    await until(lambda: seen == [Special(2), Special(2)])
 
 
 @in_process

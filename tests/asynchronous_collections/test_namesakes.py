@@ -13,6 +13,8 @@ from tamis.collections import SyncDABag
 from tamis.objects import object_filter_from_structure, object_filter_to_structure
 from waiting import eventually
 
+BAGS: Any = SyncDABag
+
 
 def versions(name: str) -> tuple[Any, Any, Any]:
     """Make three versions of a class: the second has a default, the third needs what is new."""
@@ -49,7 +51,7 @@ def test_every_version_of_a_class_reads_all_as_its_own(decorated_last: int) -> N
     message(kinds[decorated_last])
     with open_bus_sync() as bus:
         seen: dict[Any, list[Any]] = {kind: [] for kind in kinds}
-        bags: dict[Any, Any] = {kind: SyncDABag[kind]("/all", bus) for kind in kinds}
+        bags: dict[Any, Any] = {kind: BAGS[kind]("/all", bus) for kind in kinds}
         for kind, bag in bags.items():
             bag.contains(message(kind).number > 0, seen[kind].append)
         bags[first].add(first(1))
@@ -64,14 +66,14 @@ def test_a_version_that_cannot_be_read_is_counted_and_told() -> None:
     first, _, third = versions("tests.Refused")
     with open_bus_sync() as bus:
         seen: list[Any] = []
-        bag: Any = SyncDABag[third]("/all", bus)
+        bag: Any = BAGS[third]("/all", bus)
         watching = bag.contains(message(third).number > 0, seen.append)
         with bus.subscribe(message(third).number > 0) as consumer:
             bus.publish(first(1))
             with pytest.raises(TimeoutError):
                 consumer.next(timeout=0.1)
             assert eventually(lambda: consumer.refused == 1)
-        SyncDABag[first]("/all", bus).add(first(1))
+        BAGS[first]("/all", bus).add(first(1))
         assert eventually(lambda: watching.refused == 1)
         assert [*bag] == seen == []
         assert bag.refused == 1

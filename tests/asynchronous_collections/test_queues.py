@@ -68,8 +68,11 @@ async def test_a_member_comes_to_one_of_those_who_watch(connect: Connect) -> Non
             await jobs.add(Job(number))
         await until(lambda: workers.have(40))
         assert min(map(len, workers.handled.values())) >= 5
-        with pytest.raises(RefusedError, match="this bus has a subscription 'jobs "):
+        is_taken = "<DAQueue /jobs> is watched or pulled from through this bus already"
+        with pytest.raises(RefusedError, match=is_taken):
             await jobs.contains(None, print)
+        with pytest.raises(RefusedError, match=is_taken):
+            await jobs.pull()
 
 
 @in_process
@@ -130,7 +133,7 @@ async def test_who_pulls_takes_the_member_away(connect: Connect) -> None:
 @in_process
 async def test_who_pulls_waits_for_a_broker_that_is_busy(connect: Connect) -> None:
     looked = asyncio.Event()
-    replay = Replayer._replay  # noqa: SLF001 - to hold it up
+    replay = Replayer._replay
 
     async def late(self: Replayer, *given: Any) -> None:
         await looked.wait()

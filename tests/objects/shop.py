@@ -93,6 +93,9 @@ class Trade:
         value = float(self.price) * (1 - percent / 100)
         return round(value) if rounded else value
 
+    def taxed(self, *, rate: float) -> float:
+        return float(self.price) * rate
+
     @property
     def customer(self) -> Address | None:
         return self.address

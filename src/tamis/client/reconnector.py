@@ -42,6 +42,10 @@ async def resolve_token(token: Token) -> str | None:
     return await given if inspect.isawaitable(given) else given
 
 
+NAME_IS_TAKEN: Final = "this bus has a subscription"
+"""How the refusal of a second consumer begins, so that collections can say it in their words."""
+
+
 class Reconnector:
     """The current connection of a bus, replaced whenever it is lost."""
 
@@ -171,7 +175,7 @@ class Reconnector:
             if name in self._names:
                 raise RefusedError(
                     Code.CONFLICT,
-                    f"this bus has a subscription {name!r} already; several tasks can take the "
+                    f"{NAME_IS_TAKEN} {name!r} already; several tasks can take the "
                     "events of one consumer",
                 )
             self._names[name] = consumer

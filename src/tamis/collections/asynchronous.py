@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -11,9 +12,10 @@ from tamis.client.bus import Bus, connect
 from tamis.client.messages import Message
 from tamis.client.object_consumer import MOST_REFUSALS, asked_classes, carried_object
 from tamis.client.options import SubscribeOptions
+from tamis.client.reconnector import NAME_IS_TAKEN
 from tamis.collections.members import Distinct, MemberCondition, NamedCollection, T, wanted
 from tamis.collections.watching import Watch, logger
-from tamis.errors import EventError, LimitError, OptionError
+from tamis.errors import EventError, LimitError, OptionError, RefusedError
 from tamis.events.values import brief
 from tamis.filters import Mode
 from tamis.filters.boolean import And
@@ -90,8 +92,24 @@ class DACollection(NamedCollection[T]):
         asked = self._wanted(condition)
         consumer = self._bus.subscribe(asked, **self._options(asked, name))
         watch = Watch(consumer, callback, Distinct() if quality.is_distinct else None)
-        await watch.start()
+        with self._telling_who_watches():
+            await watch.start()
         return watch
+
+    @contextmanager
+    def _telling_who_watches(self) -> Iterator[None]:
+        """Say of a collection what the bus says of its subscription, whose name nobody knows."""
+        try:
+            yield
+        except RefusedError as error:
+            if not str(error).startswith(NAME_IS_TAKEN):
+                raise
+            raise RefusedError(
+                error.code,
+                f"{self!r} is watched or pulled from through this bus already, under the same "
+                "name or for the same members: cancel that watch first, or give each a bus of "
+                "its own",
+            ) from None
 
     def _options(self, asked: ObjectFilter, name: str | None) -> SubscribeOptions:  # noqa: ARG002 - queues do
         options: SubscribeOptions = {"overflow": self.QUALITY.overflow, "collection": self.name}

@@ -97,7 +97,10 @@ class DAQueue(DACollection[T]):
         asked = self._wanted(condition)
         options = self._options(asked)
         options["window"] = 1
-        async with self._bus.subscribe(asked, **options) as consumer:
+        consumer = self._bus.subscribe(asked, **options)
+        with self._telling_who_watches():
+            await consumer.start()
+        async with consumer:
             message = await self._next_waiting(consumer)
             if message is None:
                 return None

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import types
 import typing
 from collections import OrderedDict
 from collections.abc import Callable
+from enum import Enum
+from functools import lru_cache
 from hashlib import blake2b
-from typing import Any, ClassVar, Final, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar
 
 from tamis.collections.qualities import RELIABLE, Quality
 from tamis.errors import FilterTypeError, OptionError
+from tamis.events.reflection import PromisedClass, is_protocol, member_of, members_of
+from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.objects import ObjectFilter, StandIn, message, where
+from tamis.objects.accessors import CallStep, FieldStep
+from tamis.objects.carriers import PlainCarrier
 from tamis.objects.codec import encode_object, read_object_header
 from tamis.objects.collection_names import levels_of
+from tamis.objects.message_classes import class_called
 from tamis.objects.patterns import require_object_filter
 
 T = TypeVar("T")
@@ -29,8 +37,26 @@ class NamedCollection(Generic[T]):
     """What collections have in common, for asyncio or not."""
 
     QUALITY: ClassVar[Quality] = RELIABLE
+    _members: ClassVar[type | None] = None
+
+    def __class_getitem__(cls, members: Any) -> Any:
+        """Return the collection of members of a class, which is checked now."""
+        if isinstance(members, TypeVar):
+            return super().__class_getitem__(members)  # type: ignore[misc]
+        kind: Any = cls
+        return _collection_of(kind, _checked_members(cls.__name__, members))
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse a collection that does not say what its members are, whatever else is given."""
+        if cls._members is None:
+            raise OptionError(cls.__name__, f"has no class of members: write {_example(cls)}")
+        return super().__new__(cls)
 
     def __init__(self, name: str) -> None:
+        if hasattr(type(name), "publish"):
+            raise OptionError(
+                "name", f"is a bus, which comes after it: write {_example(type(self))}"
+            )
         levels_of(name)
         self.name: Final = name
 
@@ -40,14 +66,42 @@ class NamedCollection(Generic[T]):
     @property
     def member_class(self) -> type:
         """Return the class of the members: `Trade` for `DASet[Trade](…)`."""
-        bases = [base for cls in type(self).__mro__ for base in vars(cls).get("__orig_bases__", ())]
-        for alias in (getattr(self, "__orig_class__", None), *bases):
-            for argument in typing.get_args(alias):
-                found = typing.get_origin(argument) or argument
-                if isinstance(found, type) and found is not Any:
-                    return found
-        name = type(self).__name__
-        raise OptionError(name, f"has no class of members: write {name}[Trade](…)")
+        assert self._members is not None  # noqa: S101 - `__new__` looked
+        return self._members
+
+
+@lru_cache(maxsize=1024)
+def _collection_of(cls: type[Any], members: type) -> type[Any]:
+    # A class, not what `typing` makes: that cannot tell at first what the members are.
+    body = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "_members": members}
+    return type(cls.__name__, (cls,), {**body, "__doc__": cls.__doc__})
+
+
+def _checked_members(name: str, given: Any) -> type:
+    """Return the class of some members, or say why they are of none."""
+    found = typing.get_origin(given) or given
+    if found is Any or not isinstance(found, type) or found is types.UnionType:
+        shown = brief(given)
+        raise OptionError(
+            name, f"has no class of members: write {name}[Trade](…) with one class, not {shown}"
+        )
+    if issubclass(found, (*PlainCarrier.CLASSES, Enum)) or found.__module__ == "builtins":
+        raise OptionError(
+            name,
+            f"has members of a class with fields, which {found.__name__} is not: write a class "
+            f"that holds it, such as a dataclass with a field of {found.__name__}",
+        )
+    if is_protocol(found) or typing.is_typeddict(found):
+        raise OptionError(
+            name,
+            f"has members of one class, and {found.__name__} only describes structure: name the "
+            "class, or a base class of all members",
+        )
+    return found
+
+
+def _example(cls: type) -> str:
+    return f'{cls.__name__}[Trade]("/market/acme", bus)'
 
 
 def wanted(cls: type, condition: MemberCondition) -> ObjectFilter:
@@ -56,12 +110,40 @@ def wanted(cls: type, condition: MemberCondition) -> ObjectFilter:
     if condition is None:
         return every
     if isinstance(condition, ObjectFilter | StandIn):
-        return every & condition
+        asked = require_object_filter(condition)
+        _check_about(cls, asked)
+        return every & asked
     if callable(condition):
         return every & where(cls, condition)
     raise FilterTypeError(
         f"a condition is a filter over objects, a function to be read, or None, not "
         f"{brief(condition)}"
+    )
+
+
+def _check_about(cls: type, condition: ObjectFilter) -> None:
+    """Refuse a condition on what no member could be or have."""
+    for one in condition.conditions():
+        root, first = one.accessor.root, one.accessor.steps[:1]
+        about = class_called(root) if root else None
+        if about is not None and not (issubclass(cls, about) or issubclass(about, cls)):
+            raise FilterTypeError(
+                f"{one!r} asks for {about.__name__}, and members are {cls.__name__}: write "
+                f"message({cls.__name__})"
+            )
+        if not root and isinstance(first[0] if first else None, FieldStep | CallStep):
+            _check_has(cls, first[0].name)  # type: ignore[union-attr]
+
+
+def _check_has(cls: type, name: str) -> None:
+    derived = [cls]
+    for each in derived:
+        if member_of(PromisedClass(each), name) is not None:
+            return
+        derived.extend(type.__subclasses__(each))
+    raise FilterTypeError(
+        f"{cls.__name__} has no member {name!r}, nor has a class that is derived from it"
+        f"{'; ' + hint if (hint := did_you_mean(name, members_of(cls))) else ''}"
     )
 
 

@@ -12,7 +12,7 @@ from tamis.client.bus import Bus
 from tamis.client.sync import SyncBus, connect_sync
 from tamis.collections.asynchronous import DACollection
 from tamis.collections.members import MemberCondition, NamedCollection, T
-from tamis.collections.watching import Watch
+from tamis.collections.watching import WAITS_FOR_ITSELF, Watch
 from tamis.errors import OptionError
 from tamis.events.values import brief
 from tamis.protocol.views import Receipt
@@ -71,6 +71,8 @@ class SyncWatch:
 
     def wait(self) -> None:
         """Wait until it is over; raise the error that ended it, if one did."""
+        if _CALLS.get() is self._calls:
+            raise OptionError("wait", WAITS_FOR_ITSELF)
         self._bus.call_async(lambda _: self._watch.wait())
 
 

@@ -12,9 +12,14 @@ from typing import Any, Final
 from tamis.client.messages import Message
 from tamis.client.object_consumer import ObjectConsumer
 from tamis.collections.members import Distinct
-from tamis.errors import RefusedError, TamisError
+from tamis.errors import OptionError, RefusedError, TamisError
 
 logger: Final = logging.getLogger("tamis.collections")
+
+WAITS_FOR_ITSELF: Final = (
+    "was called by the function of the watch itself, whose end would never come: cancel the watch "
+    "instead, or wait for it elsewhere"
+)
 
 
 class Watch:
@@ -115,6 +120,8 @@ class Watch:
 
     async def wait(self) -> None:
         """Wait until it is over; raise the error that ended it, if one did."""
+        if self._task is not None and self._task is asyncio.current_task():
+            raise OptionError("wait", WAITS_FOR_ITSELF)
         if self._task is not None:
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.shield(self._task)

@@ -10,7 +10,17 @@ import dis
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
@@ -26,8 +36,12 @@ class PromisedClass(NamedTuple):
 
     cls: type
     arguments: tuple[Promise, ...] = ()
+    constants: tuple[Any, ...] | None = None
+    """The only values that it may be, if that is said, as `Literal` does."""
 
     def __str__(self) -> str:
+        if self.constants is not None:
+            return f"Literal[{', '.join(map(repr, self.constants))}]"
         inside = ", ".join(map(str, self.arguments))
         return f"{self.cls.__name__}[{inside}]" if inside else self.cls.__name__
 
@@ -126,12 +140,21 @@ def promise_of(
     if origin in (typing.Union, types.UnionType):
         return _united([promise_of(each, arguments, depth + 1) for each in inside])
     if origin is typing.Literal:
-        return _united([promise_of(type(each), {}, depth + 1) for each in inside])
+        return _literal(inside)
     if isinstance(origin, type):
         return Promise(
             (PromisedClass(origin, tuple(promise_of(a, arguments, depth + 1) for a in inside)),)
         )
     return Promise((PromisedClass(annotation),)) if isinstance(annotation, type) else UNKNOWN
+
+
+def _literal(constants: Sequence[Any]) -> Promise:
+    by_class: dict[type, list[Any]] = {}
+    for each in constants:
+        by_class.setdefault(type(each), []).append(each)
+    is_optional = by_class.pop(type(None), None) is not None
+    found = [PromisedClass(cls, (), tuple(several)) for cls, several in by_class.items()]
+    return Promise(tuple(found), is_optional)
 
 
 def _united(parts: Sequence[Promise]) -> Promise:
@@ -199,7 +222,9 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
     if isinstance(found, staticmethod | classmethod):
         return _method(name, found.__func__, arguments, bound=isinstance(found, classmethod))
     if inspect.isroutine(found):
-        return _method(name, found, arguments, bound=True)
+        method = _method(name, found, arguments, bound=True)
+        is_view = name in _VIEWS and issubclass(cls, Mapping) and not method.returns.is_known
+        return method._replace(returns=_view(promised, name)) if is_view else method
     hints = hints_of(cls)
     if name in hints:
         return promise_of(hints[name], arguments)
@@ -234,6 +259,17 @@ def _stored_names(code: types.CodeType) -> Iterator[str]:
 
 def _returned(function: Any, arguments: TypeArguments) -> Promise:
     return promise_of(hints_of(function).get("return", Any), arguments) if function else UNKNOWN
+
+
+_VIEWS: Final[Mapping[str, type]] = {"keys": KeysView, "values": ValuesView, "items": ItemsView}
+
+
+def _view(promised: PromisedClass, name: str) -> Promise:
+    """Return what a dictionary promises of its keys, its values, or both."""
+    pair = promised.arguments if len(promised.arguments) == 2 else (UNKNOWN, UNKNOWN)
+    both = Promise((PromisedClass(tuple, tuple(pair)),))
+    element = {"keys": pair[0], "values": pair[1], "items": both}[name]
+    return Promise((PromisedClass(_VIEWS[name], (element,)),))
 
 
 # Python's own classes have no annotations. What is not here returns what is not known.

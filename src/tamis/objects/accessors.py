@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -167,7 +167,7 @@ class Accessor:
         return Accessor(self.root, (*self.steps, step), exact, self.scope)
 
     def __str__(self) -> str:
-        return self.name or "the message"
+        return self.name or ("the element" if self.scope else "the message")
 
 
 # --- classes by their names ------------------------------------------------------------------
@@ -274,7 +274,7 @@ def is_several(value: object) -> bool:
 
 def _holds_several(cls: type) -> bool:
     return (
-        issubclass(cls, Sequence | AbstractSet | deque)
+        issubclass(cls, Sequence | AbstractSet | ValuesView | deque)
         and not issubclass(cls, (*SINGLE, Bits, Mapping))
         and not hasattr(cls, "_fields")
     )

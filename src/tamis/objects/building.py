@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NoReturn
 
@@ -94,8 +94,9 @@ class StandIn(Combinable):
         )
 
     def __contains__(self, item: object) -> NoReturn:
-        accessor = recorded(self).accessor
-        raise FilterTypeError(f"write {accessor}.contains({item!r:.40}) instead of `in`")
+        accessor, promise, *_ = recorded(self)
+        keys = ".keys()" if promise.is_surely(Mapping) else ""
+        raise FilterTypeError(f"write {accessor}{keys}.contains({item!r:.40}) instead of `in`")
 
     def __iter__(self) -> NoReturn:
         accessor = recorded(self).accessor

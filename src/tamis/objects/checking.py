@@ -75,8 +75,10 @@ def check_comparison(
     if not kinds:
         raise _no_value(accessor, promise)
     if kind not in kinds:
+        never = "never equal to" if op in ("=", "!=") else "neither less nor more than"
         raise FilterTypeError(
-            f"{accessor} is {promise}, which is never equal to {given!r:.60}: that is {kind.value}"
+            f"{accessor} is {promise}, which is {never} {given!r:.60}: that is {kind.value}"
+            f"{_without_quotes(given, kinds)}"
         )
     if not can_compare(op, kind):
         raise FilterTypeError(
@@ -84,6 +86,19 @@ def check_comparison(
             f"{KINDS[kind].advice}"
         )
     _check_member(accessor, promise, given)
+    if op in ("=", "!="):
+        _check_literal(accessor, promise, constant, kind)
+
+
+def _without_quotes(given: object, kinds: frozenset[Kind]) -> str:
+    """Return advice for a number that was written as a text."""
+    if not isinstance(given, str) or Kind.NUMBER not in kinds:
+        return ""
+    try:
+        number = Decimal(given)
+    except ArithmeticError:
+        return ""
+    return f"; write {given.strip()}, without quotes" if number.is_finite() else ""
 
 
 def check_membership(
@@ -105,6 +120,11 @@ def check_membership(
 
 def check_text_test(accessor: Accessor, promise: Promise, op: str, constant: object) -> None:
     """Refuse a test of text on what is no text, or with what is no text."""
+    if op == "contains" and promise.is_surely(Mapping):
+        raise FilterTypeError(
+            f"{accessor} is {promise}: write {accessor}.keys().contains({constant!r:.40}) or "
+            f"{accessor}.values().contains({constant!r:.40})"
+        )
     if Kind.TEXT not in kinds_of(promise):
         raise FilterTypeError(f"{accessor} is {promise}, which has no test {op!r}: only texts do")
     if not isinstance(constant, str):
@@ -136,6 +156,20 @@ def _check_member(accessor: Accessor, promise: Promise, given: object) -> None:
         raise FilterTypeError(
             f"{accessor} is {promise}, which has no member of value {given!r:.60}; "
             f"{hint or f'its members are {known}'}"
+        )
+
+
+def _check_literal(accessor: Accessor, promise: Promise, constant: Comparand, kind: Kind) -> None:
+    """Refuse a constant that is none of those that are promised, where only those are."""
+    able = [one for one in promise.classes if kind in _kinds_of(one, elements=False)]
+    constants = [each for one in able for each in one.constants or ()]
+    if not promise.is_known or any(one.constants is None for one in able):
+        return
+    values = [value_of(each, exact=True) for each in constants]
+    if not any(kind_of_operand(each) is kind and each == constant for each in values):
+        hint = did_you_mean(str(constant), map(str, values))
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which is never {constant!r:.60}{'; ' + hint if hint else ''}"
         )
 
 

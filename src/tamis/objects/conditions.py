@@ -202,6 +202,10 @@ def quantified_over(
 
 def _quantifiable(given: Recorded, word: str) -> Accessor:
     accessor, promise = _subject(given, word), given.promise
+    if promise.is_surely(Mapping):
+        raise FilterTypeError(
+            f"{accessor} is {promise}: say of what, {accessor}.keys() or {accessor}.values()"
+        )
     if promise.is_known and not any(is_collection(one.cls) for one in promise.classes):
         raise FilterTypeError(f"{accessor} is {promise}, which has no elements for {word}")
     return accessor

@@ -33,6 +33,7 @@ from tamis.objects.patterns import (
     combined,
     require_object_filter,
 )
+from tamis.objects.stepping import recorded
 
 T = TypeVar("T")
 
@@ -419,7 +420,9 @@ class _FunctionReading:
 
     def _membership(self, node: ast.Compare, left: Any, right: Any) -> ObjectFilter:
         if isinstance(right, StandIn):
-            return test_of(right, "contains")(left)
+            # As Python has it, a dictionary contains its keys.
+            holder = right.keys() if recorded(right).promise.is_surely(Mapping) else right
+            return test_of(holder, "contains")(left)
         if isinstance(left, StandIn) and isinstance(right, tuple):
             return test_of(left, "in_")(*right)
         raise self._source.error(

@@ -170,7 +170,10 @@ def _in_order(
             f"{method.name}{method.signature} cannot be called like that: {error}"
         ) from None
     if bound.kwargs:
-        raise FilterTypeError(f"{accessor} takes {', '.join(bound.kwargs)} by name only")
+        raise FilterTypeError(
+            f"{method.name}{method.signature} takes {', '.join(bound.kwargs)} by name only, and "
+            "filters give arguments in order: add a method that takes them in order, or none"
+        )
     return bound.args
 
 
