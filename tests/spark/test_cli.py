@@ -60,12 +60,15 @@ def test_forget(tmp_path: Path) -> None:
     library = base(tmp_path, {"a": "price < 1"})
     for n in range(3):
         apply_changes(library, [{"id": "a", "filter": f"price < {n}", "change": "update"}])
-    arguments = ("forget", "--library", tmp_path, "--keep", "2")
+    recent = ("forget", "--library", tmp_path, "--keep", "2")
+    assert facts(run(*recent))["removed"] == "none"
+    arguments = (*recent, "--replaced-for", "0s")
     result = run(*arguments)
     assert result.exit_code == 0, result.output
     assert (facts(result)["removed"], facts(result)["kept"]) == ("1, 2", "3, 4")
     assert run(*arguments).exit_code == 1
     assert run("forget", "--library", tmp_path, "--keep", "0").exit_code == 2
+    assert run(*recent, "--replaced-for", "soon").exit_code == 2
 
 
 @pytest.mark.usefixtures("spark")

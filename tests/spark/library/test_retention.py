@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 
@@ -76,6 +77,46 @@ def size_of(tmp_path: Path) -> int:
     files = [path for path in (tmp_path / "files").rglob("*") if path.is_file()]
     states = {path.stat().st_ino: path.stat().st_size for path in files}
     return sum(states.values())
+
+
+def test_a_version_that_was_just_replaced_stays(place: str, tmp_path: Path) -> None:
+    """A job that began with it has yet to fetch or open some of its files."""
+    library = base(place, {"a": "price < 1"})
+    make_old(tmp_path, hours=48)
+    for n in range(2, 5):
+        apply_changes(library, [{"id": "a", "filter": f"price < {n}", "change": "update"}])
+    before = matched(library.version(1))
+    assert forget_versions(library, keep=1).versions == []
+    assert matched(Library(place).version(1)) == before
+    assert forget_versions(library, keep=1, replaced_for=0).versions == [1, 2, 3]
+    assert matched(library.latest()) == by_the_oracle({"a": "price < 4"})
+
+
+def test_two_may_forget_at_once(place: str, tmp_path: Path) -> None:
+    library = base(place, {"a": "price < 1"})
+    for n in range(2, 12):
+        apply_changes(library, [{"id": "a", "filter": f"price < {n}", "change": "update"}])
+    make_old(tmp_path, hours=48)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: forget_versions(Library(place), keep=1), range(4)))
+    assert library.versions() == [11]
+    assert matched(library.latest()) == by_the_oracle({"a": "price < 11"})
+
+
+def test_what_is_not_ours_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other programs leave marks of folders in stores."""
+    access = FolderAccess(tmp_path / "files")
+    monkeypatch.setattr("tamis.spark.library.library.driver_access", lambda: access)
+    for module in ("library", "store_library"):
+        monkeypatch.setattr(f"tamis.spark.library.{module}.shared_access", lambda given: given)
+    library = base(URL, {"a": "price < 1"})
+    mark = tmp_path / "files" / "claims" / "00000001_$folder$"
+    mark.write_bytes(b"")
+    make_old(tmp_path, hours=48)
+    forget_versions(library, keep=1)
+    assert mark.exists()
+    with pytest.raises(LibraryError, match="`grace` cannot be less than 43200 seconds in a store"):
+        forget_versions(library, keep=1, grace=60)
 
 
 def test_files_of_a_version_that_is_being_written_stay(place: str, tmp_path: Path) -> None:

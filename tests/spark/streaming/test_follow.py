@@ -14,6 +14,7 @@ from spark.library.test_changes import base, by_the_oracle, drawn_filter, matche
 from spark.streams import TIMEOUT, add_file
 from tamis.errors import LibraryError, SchemaError, StreamError
 from tamis.spark import ChangeReport, Library, follow_changes
+from tamis.spark.library.changes import apply_changes
 from tamis.spark.streaming import follow
 
 FEED = "id string, filter string, change string, n long"
@@ -91,8 +92,13 @@ def test_a_batch_that_runs_again_changes_nothing_more(
         patch.setattr(follow, "write_record", lambda *_: 1 / 0)
         with pytest.raises(StreamingQueryException, match="ZeroDivisionError"):
             feed.follow()
+    # Somebody else changes it before the batch runs again.
+    later = [{"id": "s0", "filter": "price < 4", "change": "update"}]
+    apply_changes(feed.library, later)
     feed.follow()
-    assert matched(feed.library.latest()) == by_the_oracle(one_after_another(feed.known, batch))
+    wanted = one_after_another(one_after_another(feed.known, batch), later)
+    assert matched(feed.library.latest()) == by_the_oracle(wanted)
+    assert feed.library.versions() == [1, 2, 3]
 
 
 def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
@@ -112,6 +118,33 @@ def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
     wanted = {**feed.known, "s0": "price < 7", "n0": "price > 2"}
     del wanted["s1"]
     assert matched(feed.library.latest()) == by_the_oracle(wanted)
+
+
+def test_what_delta_deletes_and_inserts_in_a_commit_stays(feed: Feed) -> None:
+    """An overwritten table deletes and inserts all rows in one commit, in any order of rows."""
+    rows = [
+        {"id": "s0", "filter": "price < 7", "_change_type": "insert"},
+        {"id": "s0", "filter": "price < 0", "_change_type": "delete"},
+        {"id": "s1", "filter": "price < 1", "_change_type": "delete"},
+    ]
+    add_file(feed.files, "a.json", [{**row, "_commit_version": 1} for row in rows])
+    columns = "id string, filter string, _change_type string, _commit_version long"
+    options: dict[str, Any] = {"change": "_change_type", "order": "_commit_version"}
+    query = follow_changes(
+        feed.rows(columns), feed.library, checkpoint=feed.checkpoint, once=True, **options
+    )
+    assert query.awaitTermination(TIMEOUT)
+    wanted = {**feed.known, "s0": "price < 7"}
+    del wanted["s1"]
+    assert matched(feed.library.latest()) == by_the_oracle(wanted)
+
+
+def test_rows_without_an_id_are_rejected_and_do_not_stop_a_feed(feed: Feed) -> None:
+    nobody = {"id": None, "filter": "price < 1", "change": "insert"}
+    feed.add([nobody, nobody, {"id": "n0", "filter": "price > 2", "change": "insert"}])
+    feed.follow(order=())
+    assert matched(feed.library.latest()) == by_the_oracle({**feed.known, "n0": "price > 2"})
+    assert feed.reports[-1].rejected == 2
 
 
 def test_two_changes_of_an_id_need_an_order(feed: Feed) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated, Final
 
 from tamis.cli.exits import FINDING, FINE
-from tamis.cli.options import no_default
+from tamis.cli.options import mistake, no_default
 from tamis.cli.spark.jobs import write_summary
 from tamis.cli.spark.options import LibraryFolder
+from tamis.units import seconds
 
 EXAMPLES: Final = """[bold]Examples[/bold]
 
 tamis spark forget --library subscriptions/ --keep 10
-tamis spark forget --library s3a://bucket/library --keep 10
+tamis spark forget --library s3a://bucket/library --keep 10 --replaced-for 1d
 
 [bold]Exit code[/bold]
 
@@ -25,12 +26,23 @@ def forget(
     *,
     library: LibraryFolder,
     keep: Annotated[int, no_default(min=1, metavar="N", help="How many versions stay.")],
+    replaced_for: Annotated[
+        str,
+        no_default(
+            metavar="TIME",
+            help="How long a version must have been replaced to go, since jobs may read it; 1h.",
+        ),
+    ] = "1h",
 ) -> int:
     """Remove all versions of a library but the newest, and the files that only they have."""
     from tamis.spark import Library, forget_versions  # noqa: PLC0415 - pyspark is an extra
 
+    try:
+        age = seconds(replaced_for)
+    except ValueError as error:
+        raise mistake(f"--replaced-for: {error}") from None
     versions = Library(library)
-    forgotten = forget_versions(versions, keep=keep)
+    forgotten = forget_versions(versions, keep=keep, replaced_for=age)
     write_summary(
         {
             "removed": ", ".join(map(str, forgotten.versions)) or "none",

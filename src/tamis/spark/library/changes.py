@@ -28,7 +28,7 @@ from tamis.events.schema import did_you_mean
 from tamis.spark.library.compile import write_empty_table
 from tamis.spark.library.ids import read_ids, write_ids
 from tamis.spark.library.library import Library, Version
-from tamis.spark.library.manifests import LibraryFile, Shard, VersionManifest
+from tamis.spark.library.manifests import LibraryFile, Shard, VersionManifest, now_as_text
 from tamis.spark.library.places import Draft
 from tamis.spark.library.shard_builder import BuiltShard, ShardBuilder, ShardOptions
 from tamis.spark.library.subscription_table import id_type
@@ -45,6 +45,17 @@ _COLUMNS: Final = ("id", "filter", "language", "mode", "expires_at", "change")
 _COUNTED: Final = ("inserted", "updated", "deleted", "rejected", "superseded")
 
 ChangeRow = dict[str, Any]
+
+
+class FeedBatch(NamedTuple):
+    """A batch of a feed, which a version that has it names."""
+
+    feed: str
+    batch: int
+
+    def is_in(self, manifest: VersionManifest) -> bool:
+        """Return whether a version has the changes of this batch."""
+        return manifest.feeds.get(self.feed, -1) >= self.batch
 
 
 class ChangeReport(NamedTuple):
@@ -77,11 +88,12 @@ def change_subscriptions(
 
 
 def apply_changes(
-    target: Library, rows: list[ChangeRow], *, in_order: bool = False
+    target: Library, rows: list[ChangeRow], *, in_order: bool = False, of: FeedBatch | None = None
 ) -> ChangeReport:
     """Publish a version with changes given as mappings.
 
-    An id may have several if they are `in_order`; the last one without a mistake counts.
+    An id may have several if they are `in_order`; the last one without a mistake counts. The
+    version remembers the batch that they are `of`.
     """
     started = time.monotonic()
     for _ in range(_MAX_ATTEMPTS):
@@ -89,7 +101,11 @@ def apply_changes(
         base.check()
         with target.draft() as draft:
             change = _Change(base, draft, rows, in_order=in_order)
-            version = target.publish_after(base, draft, change.manifest())
+            manifest = change.manifest()
+            if of is not None:
+                feeds = {**manifest.feeds, of.feed: of.batch}
+                manifest = msgspec.structs.replace(manifest, feeds=feeds)
+            version = target.publish_after(base, draft, manifest)
         if version is not None:
             counts = {name: change.counts[name] for name in _COUNTED}
             seconds = time.monotonic() - started
@@ -111,7 +127,8 @@ def rows_of_changes(changes: DataFrame, *also: str) -> list[ChangeRow]:
     table = collect_table(chosen.withColumn("id", chosen["id"].cast(kind)))
     if table.num_rows > MAX_CHANGES:
         raise FilterError(
-            f"there are more than {MAX_CHANGES:,} changes; compile all subscriptions instead"
+            f"there are more than {MAX_CHANGES:,} changes; compile all subscriptions instead, or "
+            "let a stream read fewer in a batch, with an option such as maxFilesPerTrigger"
         )
     rows: list[ChangeRow] = table.to_pylist()
     return rows
@@ -198,6 +215,7 @@ class _Change:
         live = sum(shard.subscriptions for shard in shards)
         return msgspec.structs.replace(
             self._base.manifest,
+            created_at=now_as_text(),
             rows=live + built.rejected,
             rejected=built.rejected,
             shards=tuple(shards),

@@ -17,6 +17,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -175,6 +176,9 @@ class Versions(Protocol):
     def manifest(self, number: int) -> bytes:
         """Return a manifest, or raise FileNotFoundError."""
 
+    def published(self, number: int) -> datetime | None:
+        """Return when a version was published, None if it is gone or nobody knows."""
+
     def draft(self) -> Draft:
         """Begin a version."""
 
@@ -233,6 +237,10 @@ class Library:
         except msgspec.MsgspecError as error:
             raise LibraryError(f"{path}/{MANIFEST}", f"the manifest is damaged: {error}") from None
 
+    def published(self, number: int) -> datetime | None:
+        """Return when a version was published, None if it is gone or nobody knows."""
+        return self._versions.published(number)
+
     @contextmanager
     def draft(self) -> Iterator[Draft]:
         """Yield a draft to write a version to, and remove it unless it was published."""
@@ -283,6 +291,14 @@ class FolderVersions:
     def manifest(self, number: int) -> bytes:
         """Return a manifest."""
         return (self._place(number) / MANIFEST).read_bytes()
+
+    def published(self, number: int) -> datetime | None:
+        """Return when a version was published, None if it is gone."""
+        try:
+            seconds = (self._place(number) / MANIFEST).stat().st_mtime
+        except FileNotFoundError:
+            return None
+        return datetime.fromtimestamp(seconds, UTC)
 
     def draft(self) -> Draft:
         """Make a folder to write a version in."""

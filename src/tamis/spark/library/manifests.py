@@ -73,6 +73,8 @@ class VersionManifest(msgspec.Struct, frozen=True):
     buckets: int = 0
     tables: str = ""
     """In a store, the folder of the tables of rejected rows and findings."""
+    feeds: dict[str, int] = {}
+    """The last batch of each feed of changes that is in it, by the ids of the feeds."""
 
 
 def describe_file(path: Path) -> LibraryFile:
@@ -80,6 +82,11 @@ def describe_file(path: Path) -> LibraryFile:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return LibraryFile(path.name, path.stat().st_size, digest)
+
+
+def now_as_text() -> str:
+    """Return the time, as manifests have it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def new_manifest(
@@ -97,7 +104,7 @@ def new_manifest(
     """Return the manifest of a version without a number."""
     return VersionManifest(
         version=0,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        created_at=now_as_text(),
         mode=mode,
         schema=None if schema is None else schema_data(schema),
         id_type=id_type,

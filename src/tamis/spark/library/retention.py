@@ -1,14 +1,19 @@
 """Which versions of a library stay: the newest ones, and the files that they share.
 
-In a store, files belong to all versions that name them. One that no version names goes too, if it
+One that was the newest not long ago stays too, since a job that began with it may go on to read its
+files. In a store, files belong to all versions that name them. One that no version names goes too, if it
 is old: a younger one may be that of a version about to be published.
 """
 
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -20,6 +25,7 @@ from tamis.spark.library.places import FILES, REUSED_SECONDS
 from tamis.spark.runtime.stores import ObjectStore, StoredObject
 
 GRACE_SECONDS: Final = 2 * REUSED_SECONDS
+REPLACED_SECONDS: Final = 3_600.0
 _FORGOTTEN: Final = ".forgotten-"
 
 
@@ -32,13 +38,18 @@ class Forgotten(NamedTuple):
 
 
 def forget_versions(
-    library: Library | str | PathLike[str], *, keep: int, grace: float = GRACE_SECONDS
+    library: Library | str | PathLike[str],
+    *,
+    keep: int,
+    replaced_for: float = REPLACED_SECONDS,
+    grace: float = GRACE_SECONDS,
 ) -> Forgotten:
     """Remove all versions but the newest, and the files that only they have.
 
     Keep those that a stream or a job may still need: a stream finishes a batch with the version
-    that it began it with. `grace` is how many seconds old a file must be that no version names; it
-    must be longer than any compilation takes.
+    that it began it with. One that has not been replaced for `replaced_for` seconds stays as well.
+    `grace` is how many seconds old a file must be that no version names; it must be longer than any
+    compilation takes.
     """
     target = library if isinstance(library, Library) else Library(library)
     if keep < 1:
@@ -46,24 +57,41 @@ def forget_versions(
             target.location, f"its newest version always stays, so `keep` cannot be {keep}"
         )
     numbers = target.versions()
-    gone = numbers[:-keep]
+    gone = [
+        number
+        for number, next_ in pairwise(numbers)
+        if number in numbers[:-keep] and _is_older_than(target.published(next_), replaced_for)
+    ]
     if target.store is None:
         return _forget_folders(target.path, gone, grace)
-    return _Sweep(target, target.store, grace).forget(gone, numbers[-keep:])
+    if grace < REUSED_SECONDS:
+        raise LibraryError(
+            target.location,
+            f"`grace` cannot be less than {REUSED_SECONDS:g} seconds in a store, because a new "
+            "version may take files that are so old as they are",
+        )
+    return _Sweep(target, target.store, grace).forget(gone, sorted({*numbers} - {*gone}))
+
+
+def _is_older_than(moment: datetime | None, seconds: float) -> bool:
+    return moment is not None and (datetime.now(UTC) - moment).total_seconds() >= seconds
 
 
 def _forget_folders(path: Path, gone: list[int], grace: float) -> Forgotten:
     folder = path / "versions"
     for number in gone:
-        # By a rename, so that a reader finds all of it or nothing.
-        Path(version_place(str(path), number)).rename(folder / f"{_FORGOTTEN}{uuid4().hex}")
-    old = [one for one in folder.glob(f"{DRAFT}*") if time.time() - one.stat().st_mtime > grace]
+        # By a rename, so that a reader finds all of it or nothing; another may have been quicker.
+        with suppress(FileNotFoundError):
+            Path(version_place(str(path), number)).rename(folder / f"{_FORGOTTEN}{uuid4().hex}")
     files = size = 0
-    for place in (*folder.glob(f"{_FORGOTTEN}*"), *old):
-        # A file with other links belongs to other versions as well.
-        states = [one.stat() for one in place.rglob("*") if one.is_file()]
-        only_here = [state for state in states if state.st_nlink == 1]
-        files, size = files + len(only_here), size + sum(state.st_size for state in only_here)
+    for place in (*folder.glob(f"{_FORGOTTEN}*"), *folder.glob(f"{DRAFT}*")):
+        with suppress(FileNotFoundError):
+            if place.name.startswith(DRAFT) and time.time() - place.stat().st_mtime <= grace:
+                continue
+            # A file with other links belongs to other versions as well.
+            states = [one.stat() for one in place.rglob("*") if one.is_file()]
+            only_here = [state for state in states if state.st_nlink == 1]
+            files, size = files + len(only_here), size + sum(state.st_size for state in only_here)
         shutil.rmtree(place, ignore_errors=True)
     return Forgotten(gone, files, size)
 
@@ -91,7 +119,7 @@ class _Sweep:
         self._remove("tables", self._old("tables", lambda name: name.split("/")[0] not in tables))
         # Those of the newest version stay, so that nobody claims its number again.
         newest = kept[-1]
-        self._remove("claims", self._old("claims", lambda name: int(name.split("/")[0]) < newest))
+        self._remove("claims", self._old("claims", lambda name: _number(name) < newest))
         return Forgotten(gone, self._files, self._size)
 
     def _old(self, folder: str, is_unnamed: Callable[[str], bool]) -> list[StoredObject]:
@@ -103,3 +131,9 @@ class _Sweep:
         for one in objects:
             self._store.delete(f"{folder}/{one.name}")
             self._files, self._size = self._files + 1, self._size + one.size
+
+
+def _number(claim: str) -> int:
+    """Return the number that is claimed; nothing else may lie there, and if it does, it stays."""
+    number = claim.partition("/")[0]
+    return int(number) if number.isdigit() else sys.maxsize

@@ -19,6 +19,7 @@ or never, is known to be gone.
 from __future__ import annotations
 
 import time
+from datetime import datetime
 from typing import Final, NamedTuple
 from uuid import uuid4
 
@@ -69,6 +70,11 @@ class StoreVersions:
         if data is None:
             raise FileNotFoundError
         return data
+
+    def published(self, number: int) -> datetime | None:
+        """Return when a version was published, None if it is gone or the store does not tell."""
+        found = self._store.object(_manifest_name(number))
+        return None if found is None else found.modified
 
     def draft(self) -> Draft:
         """Begin a version; nobody sees its files before its manifest."""

@@ -5,8 +5,8 @@
     checkpoint/tamis/stream.json     the feed that owns the checkpoint
                      applied.json    the last batch that was applied, and its version
 
-A batch that runs again changes what it changed before to the same, so it may run again: the record
-only saves a version that nobody needs.
+A version remembers the last batch of each feed that is in it. So a batch that runs again, because
+the driver died before it made the record, is not applied to what others have changed since.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from tamis.errors import FilterError, SchemaError
 from tamis.events.schema import did_you_mean
-from tamis.spark.library.changes import ChangeReport, ChangeRow, apply_changes, rows_of_changes
+from tamis.spark.library.changes import (
+    ChangeReport,
+    ChangeRow,
+    FeedBatch,
+    apply_changes,
+    rows_of_changes,
+)
 from tamis.spark.library.library import Library
 from tamis.spark.matching.columns import quoted
 from tamis.spark.runtime.records import read_record, write_record
@@ -32,7 +38,8 @@ from tamis.spark.streaming.triggers import check_trigger, start_batches
 
 _APPLIED: Final = "tamis/applied.json"
 _CHANGE: Final = "change"
-# How the change feed of Delta names what happened; a row before its update changes nothing.
+# The change feed of Delta: its column, and what it says; a row before its update changes nothing.
+_DELTA_CHANGE: Final = "_change_type"
 _DELTA: Final = {"update_postimage": "update"}
 _BEFORE: Final = "update_preimage"
 
@@ -73,7 +80,7 @@ def follow_changes(
         }
     )
     place.keep(claim)
-    batches = _ChangeBatches(target, place, change, columns, on_version)
+    batches = _ChangeBatches(target, place, claim.stream, change, columns, on_version)
     return start_batches(feed, batches.run, place.location, every=every, once=once)
 
 
@@ -89,6 +96,7 @@ class _ChangeBatches(NamedTuple):
 
     library: Library
     checkpoint: Checkpoint
+    feed: str
     change: str
     order: list[str]
     on_version: Callable[[ChangeReport], None] | None
@@ -99,10 +107,13 @@ class _ChangeBatches(NamedTuple):
         applied = read_record(self.checkpoint.folder, _APPLIED, _Applied)
         if applied is not None and applied.batch >= number:
             return
+        this = FeedBatch(self.feed, number)
+        if this.is_in(self.library.latest().manifest):
+            return
         rows = self._rows(batch)
         if not rows:
             return
-        report = apply_changes(self.library, rows, in_order=True)
+        report = apply_changes(self.library, rows, in_order=True, of=this)
         record = _Applied(number, report.version.number)
         write_record(self.checkpoint.folder, _APPLIED, record)
         if self.on_version is not None:
@@ -118,22 +129,29 @@ class _ChangeBatches(NamedTuple):
         changes = batch.withColumns({**order, _CHANGE: ours}).filter(
             F.col(_CHANGE).isNull() | (F.col(_CHANGE) != _BEFORE)
         )
-        return ordered_changes(rows_of_changes(changes, *order), list(order))
+        rows = rows_of_changes(changes, *order)
+        return ordered_changes(rows, list(order), by_commit=self.change == _DELTA_CHANGE)
 
 
-def ordered_changes(rows: list[ChangeRow], order: Sequence[str]) -> list[ChangeRow]:
+def ordered_changes(
+    rows: list[ChangeRow], order: Sequence[str], *, by_commit: bool = False
+) -> list[ChangeRow]:
     """Return changes in their order, without the columns of it; raise if an id has two at once.
+
+    What a commit of Delta deletes and inserts is in one place of the order, and was deleted first.
 
     >>> ordered_changes([{"id": 1, "n": 2, "change": "delete"}, {"id": 1, "n": 1}], ["n"])
     [{'id': 1}, {'id': 1, 'change': 'delete'}]
     """
 
     def moment(row: ChangeRow) -> tuple[object, ...]:
-        return tuple((row[name] is not None, row[name]) for name in order)
+        place = tuple((row[name] is not None, row[name]) for name in order)
+        return (*place, row.get(_CHANGE) != "delete") if by_commit and order else place
 
     seen = set()
     for row in rows:
-        if (row["id"], moment(row)) in seen:
+        # A row without an id will be rejected, however many there are.
+        if row["id"] is not None and (row["id"], moment(row)) in seen:
             known = "in the same place of the order" if order else "and no column orders them"
             raise FilterError(
                 f"the subscription {row['id']!r} changes twice in a batch, {known}; name the "
