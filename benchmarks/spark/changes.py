@@ -1,7 +1,8 @@
 """Changes: `python -m benchmarks.spark.changes [--subscriptions 1000000] [--changes 1000]`.
 
 A third of the changes inserts, a third updates and a third deletes subscriptions of the workload
-`market`; a full compile of all subscriptions is beside them.
+`market`; a full compile of all subscriptions is beside them. Beside seconds stands processor time,
+of Java and all workers, which other programs on the machine do not change.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from benchmarks.harness import options, step
+from benchmarks.spark.processor_time import processor_time
 from tamis.spark import (
     change_subscriptions,
     compile_subscriptions,
@@ -48,12 +50,16 @@ def run(chosen: argparse.Namespace, folder: Path) -> None:
     rows.select(F.col("id").cast("string"), "filter").write.parquet(path)
     table = spark.read.parquet(path)
     with step("compiled all"):
+        before = processor_time()
         full = compile_subscriptions(table, folder / "library")
-    seconds = []
+        work_of_all = processor_time() - before
+    seconds, work = [], []
     for seed in range(1, ROUNDS + 1):
         changes = changes_of(spark, table, chosen.changes, seed)
         with step("changed some"):
+            before = processor_time()
             change = change_subscriptions(changes, folder / "library")
+            work.append(processor_time() - before)
         seconds.append(change.seconds)
     # What was changed can be matched at once.
     event = spark.createDataFrame([(1,)], "price int")
@@ -64,7 +70,9 @@ def run(chosen: argparse.Namespace, folder: Path) -> None:
     print(
         f"{chosen.subscriptions:,} subscriptions: all in {full.seconds:,.1f} s, {chosen.changes:,} "
         f"changes in {median(seconds):,.2f} s (median of {ROUNDS}), "
-        f"{full.seconds / median(seconds):,.0f} times less; {shards} shards"
+        f"{full.seconds / median(seconds):,.0f} times less; {shards} shards; processor time "
+        f"{work_of_all:,.1f} s and {median(work):,.2f} s, {work_of_all / median(work):,.0f} times "
+        "less"
     )
 
 

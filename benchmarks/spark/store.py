@@ -3,22 +3,25 @@
 At the port is a service that speaks S3, such as `moto_server`. The same subscriptions of the
 workload `market` are compiled to a folder and to the store, and the same events meet both in turns,
 after a first turn in which files are fetched. A run is a whole job with a sink that keeps nothing,
-on `local[2]`.
+on `local[2]`. Beside seconds stands processor time, of Java and all workers, which other programs
+on the machine do not change.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from pyarrow import fs
 from pyspark.sql import DataFrame
 
 from benchmarks.harness import options, step
+from benchmarks.spark.processor_time import processor_time
 from tamis.spark import compile_subscriptions, event_rows, local_session, match, subscription_rows
 
 WORKLOAD = "market"
@@ -47,12 +50,29 @@ def make_bucket(service: str) -> None:
     system.create_dir("benchmark")
 
 
-def seconds_of(events: DataFrame, library: str) -> float:
-    """Return how long it takes to match all events, and to keep nothing."""
-    started = time.monotonic()
+class Cost(NamedTuple):
+    """What a job took."""
+
+    seconds: float
+    work: float
+    """Processor time."""
+
+
+def cost_of(events: DataFrame, library: str) -> Cost:
+    """Return what it takes to match all events, and to keep nothing."""
+    started, before = time.monotonic(), processor_time()
     matched = events.transform(match(library, output="counts", keep=()))
     matched.write.format("noop").mode("overwrite").save()
-    return time.monotonic() - started
+    return Cost(time.monotonic() - started, processor_time() - before)
+
+
+def sentence_of(name: str, found: Mapping[str, Sequence[float]]) -> str:
+    """Return medians, spread and their ratio."""
+    local, remote = median(found["folder"]), median(found["store"])
+    told = (
+        f"{place} {median(n):.2f} s ({min(n):.2f} to {max(n):.2f})" for place, n in found.items()
+    )
+    return f"{name}: {', '.join(told)}: {local / remote:.2f} of the speed"
 
 
 def run(chosen: argparse.Namespace, folder: Path) -> None:
@@ -69,19 +89,16 @@ def run(chosen: argparse.Namespace, folder: Path) -> None:
         with step(f"compiled to a {name}"):
             compile_subscriptions(table, library)
         with step(f"first match from a {name}"):
-            seconds_of(events, library)
-    found: dict[str, list[float]] = {name: [] for name in places}
+            cost_of(events, library)
+    found: dict[str, list[Cost]] = {name: [] for name in places}
     for _ in range(ROUNDS):
         for name, library in places.items():
-            found[name].append(seconds_of(events, library))
+            found[name].append(cost_of(events, library))
     spark.stop()
-    local, remote = median(found["folder"]), median(found["store"])
-    print(
-        f"{chosen.subscriptions:,} subscriptions, {chosen.events:,} events: folder {local:.2f} s "
-        f"({min(found['folder']):.2f} to {max(found['folder']):.2f}), store {remote:.2f} s "
-        f"({min(found['store']):.2f} to {max(found['store']):.2f}), medians of {ROUNDS}: "
-        f"{local / remote:.2f} of the speed"
-    )
+    print(f"{chosen.subscriptions:,} subscriptions, {chosen.events:,} events, medians of {ROUNDS}")
+    for field in Cost._fields:
+        by_place = {name: [getattr(one, field) for one in costs] for name, costs in found.items()}
+        print(sentence_of(field, by_place))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

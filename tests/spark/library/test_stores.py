@@ -357,9 +357,14 @@ def test_a_half_copy_of_a_dead_process_does_no_harm(store: CountingStore, tmp_pa
     cache.folder.mkdir()
     half = cache.folder / f"{file.sha256}.0123.part"
     half.write_bytes(b"a sh")
-    os.utime(half, (0, 0))
+    # Every file that was ever fetched had a lock.
+    old = cache.folder / f"{'0' * 64}.lock"
+    old.write_bytes(b"")
+    for path in (half, old):
+        os.utime(path, (0, 0))
     assert cache.path(store, file).read_bytes() == b"a shard"
     assert not half.exists()
+    assert not old.exists()
 
 
 SLOW_FETCH = """

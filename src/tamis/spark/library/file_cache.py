@@ -113,7 +113,8 @@ class FileCache:
         for one in self.folder.iterdir():
             with suppress(FileNotFoundError):
                 state = one.stat()
-                if one.suffix == ".part" and now - state.st_mtime > _STALE_SECONDS:
+                # Who waits for a lock that is removed fetches a copy of its own, without harm.
+                if one.suffix in (".part", ".lock") and now - state.st_mtime > _STALE_SECONDS:
                     one.unlink()
                 elif not one.suffix and one != newest:
                     copies.append((state.st_mtime, state.st_size, one))

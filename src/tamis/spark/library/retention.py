@@ -1,8 +1,8 @@
 """Which versions of a library stay: the newest ones, and the files that they share.
 
 One that was the newest not long ago stays too, since a job that began with it may go on to read its
-files. In a store, files belong to all versions that name them. One that no version names goes too, if it
-is old: a younger one may be that of a version about to be published.
+files. In a store, files belong to all versions that name them. One that no version names goes too,
+if it is old: a younger one may be that of a version about to be published.
 """
 
 from __future__ import annotations
