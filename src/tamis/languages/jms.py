@@ -13,6 +13,7 @@ Tamis filter both are unknown. This matters only below a NOT, where false become
 from __future__ import annotations
 
 import math
+import operator
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -304,6 +305,8 @@ class JMSParser(ExpressionParser):
 
     def _like_pattern(self, pattern: str, escape: str | None, at: int) -> str:
         """Return the pattern with a backslash as its escape character, as Tamis writes it."""
+        if escape is None:
+            return pattern.replace("\\", "\\\\")
         parts: list[str] = []
         characters = iter(pattern)
         for character in characters:
@@ -345,7 +348,9 @@ def settled(filter_: Filter, *, negated: bool = False) -> Filter:
         case Not(term=term):
             return Not.of(settled(term, negated=not negated))
         case Connective(terms=terms):
-            return type(filter_).of(settled(term, negated=negated) for term in terms)
+            found = [settled(term, negated=negated) for term in terms]
+            is_same = all(map(operator.is_, found, terms))
+            return filter_ if is_same else type(filter_).of(found)
         case Relation():
             return _settled_relation(filter_, negated=negated)
         case ValueAtom(attribute=name) if negated:
@@ -354,11 +359,16 @@ def settled(filter_: Filter, *, negated: bool = False) -> Filter:
             return filter_
 
 
+# A schema may convert the texts of an equality, to timestamps for example: the type is alike.
+_KINDS_OF_EQUAL_TEXTS: Final = tuple(
+    dict.fromkeys(TYPES[type_].kind for type_ in types_from(Type.STR))
+)
+
+
 def _kinds_of_atom(atom: ValueAtom) -> tuple[Kind, ...]:
     if atom.kind is not Kind.TEXT or not isinstance(atom, Compare | In):
         return (atom.kind,)
-    # A schema may convert the texts of an equality, to timestamps for example: the type is alike.
-    return tuple(dict.fromkeys(TYPES[type_].kind for type_ in types_from(Type.STR)))
+    return _KINDS_OF_EQUAL_TEXTS
 
 
 def _settled_relation(relation: Relation, *, negated: bool) -> Filter:
