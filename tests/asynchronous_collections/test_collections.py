@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -254,6 +255,23 @@ def test_a_function_may_cancel_its_own_watch() -> None:
         jobs.add(Job(2))
         watching.cancel()
     assert seen == [Job(1)]
+
+
+def test_a_function_that_exits_ends_no_bus() -> None:
+    seen: list[Job] = []
+
+    def take(each: Job) -> None:
+        seen.append(each)
+        if each.number == 1:
+            sys.exit(3)
+
+    with open_bus_sync() as bus:
+        jobs = SyncDABag[Job]("/jobs", bus)
+        jobs.contains(None, take)
+        jobs.add(Job(1))
+        assert eventually(lambda: seen == [Job(1)])
+        jobs.add(Job(2))
+        assert eventually(lambda: seen == [Job(1), Job(2)])
 
 
 def test_a_function_may_not_wait_for_its_own_watch() -> None:

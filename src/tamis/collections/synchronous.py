@@ -147,7 +147,11 @@ class SyncDACollection(NamedCollection[T]):
         def call(member: T) -> None:
             # In a context of its own, as every thread of asyncio's has.
             _CALLS.set(calls)
-            callback(member)
+            try:
+                callback(member)
+            except SystemExit as error:
+                # In a thread it would end the event loop, and so the bus of all others.
+                raise RuntimeError(f"the function called sys.exit({error.code!r})") from error
 
         async def in_thread(member: T) -> None:
             await asyncio.to_thread(call, member)

@@ -24,8 +24,8 @@ from collections.abc import (
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
-from functools import cached_property, lru_cache
-from typing import Any, Final, NamedTuple, TypeVar
+from functools import cached_property, lru_cache, partialmethod, singledispatchmethod
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 # Nested unions and aliases beyond this promise nothing that is known.
 MAX_ANNOTATION_DEPTH: Final = 16
@@ -189,18 +189,39 @@ def _resolvable_hints(owner: Any) -> Mapping[str, Any]:
     return found
 
 
-def _arguments_of(promised: PromisedClass) -> TypeArguments:
-    """Return what the type variables of a class and its bases stand for."""
+def declaring_class(cls: type, name: str) -> type:
+    """Return the class that says what a member is: the first one that has or annotates it."""
+    own = (base for base in cls.__mro__ if name in vars(base) or name in _annotations(base))
+    return next(own, cls)
+
+
+def _annotations(cls: type) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = vars(cls).get("__annotations__", {})
+    return found
+
+
+def generic_bases(cls: type) -> Iterator[tuple[type, tuple[Any, ...]]]:
+    """Yield the bases of a class with what it gives for their type variables."""
+    for base in vars(cls).get("__orig_bases__", cls.__bases__):
+        origin = typing.get_origin(base) or base
+        if isinstance(origin, type) and origin is not Generic:
+            yield origin, typing.get_args(base)
+
+
+def _arguments_in(promised: PromisedClass, owner: type) -> TypeArguments:
+    """Return what the type variables of a class, or of one that it is derived from, stand for.
+
+    The same variable may stand for something else in each of them.
+    """
     cls = promised.cls
     own = dict(zip(getattr(cls, "__parameters__", ()), promised.arguments, strict=False))
-    found: dict[Any, Promise] = dict(own)
-    for base in getattr(cls, "__orig_bases__", ()):
-        origin, inside = typing.get_origin(base), typing.get_args(base)
-        if isinstance(origin, type) and origin is not cls:
+    if cls is owner:
+        return own
+    for base, inside in generic_bases(cls):
+        if owner in base.__mro__:
             below = tuple(promise_of(each, own) for each in inside)
-            for variable, promise in _arguments_of(PromisedClass(origin, below)).items():
-                found.setdefault(variable, promise)
-    return found
+            return _arguments_in(PromisedClass(base, below), owner)
+    return {}
 
 
 # --- members ---------------------------------------------------------------------------------
@@ -211,9 +232,9 @@ ClassMember = Promise | Method
 def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
     """Return what a class says about a public member; None if it has none of this name."""
     cls = promised.cls
-    arguments = _arguments_of(promised)
     if typing.is_typeddict(cls):
         return None
+    arguments = _arguments_in(promised, declaring_class(cls, name))
     found = next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
     if isinstance(found, property):
         return _returned(found.fget, arguments)
@@ -221,7 +242,7 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
         return _returned(found.func, arguments)
     if isinstance(found, staticmethod | classmethod):
         return _method(name, found.__func__, arguments, bound=isinstance(found, classmethod))
-    if inspect.isroutine(found):
+    if _is_method(found):
         method = _method(name, found, arguments, bound=True)
         is_view = name in _VIEWS and issubclass(cls, Mapping) and not method.returns.is_known
         return method._replace(returns=_view(promised, name)) if is_view else method
@@ -229,10 +250,22 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
     if name in hints:
         return promise_of(hints[name], arguments)
     if found is not None or name in assigned_names(cls):
-        is_value = found is not None and not inspect.isdatadescriptor(found)
+        # What a descriptor returns is not known.
+        is_value = found is not None and not hasattr(type(found), "__get__")
         return promise_of(type(found)) if is_value else UNKNOWN
     answers_any = any("__getattr__" in vars(base) for base in cls.__mro__)
     return UNKNOWN if answers_any else None
+
+
+def _is_method(found: object) -> bool:
+    """Return whether a class has something to call; a descriptor of the user's own may be a value.
+
+    >>> _is_method(str.upper), _is_method(property())
+    (True, False)
+    """
+    if isinstance(found, partialmethod | singledispatchmethod):
+        return True
+    return inspect.isroutine(found) and callable(found)
 
 
 def members_of(cls: type) -> list[str]:
@@ -328,8 +361,9 @@ def element_of(promised: PromisedClass) -> Promise:
     if issubclass(promised.cls, Mapping):
         return arguments[1] if len(arguments) == 2 else UNKNOWN
     if not arguments:
-        mapped = _arguments_of(promised)
-        return next(iter(mapped.values()), UNKNOWN)
+        bases = generic_bases(promised.cls)
+        below = next((inside for base, inside in bases if inside and is_collection(base)), ())
+        return promise_of(below[0]) if below else UNKNOWN
     if issubclass(promised.cls, tuple) and not (len(arguments) == 2 and not arguments[1].is_known):
         return united(arguments)
     return arguments[0]

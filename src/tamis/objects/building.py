@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from tamis.errors import FilterTypeError
-from tamis.events.reflection import member_of, promise_of
+from tamis.events.reflection import declaring_class, member_of, promise_of
 from tamis.events.values import brief
 from tamis.filters.translations import Translation
 from tamis.objects.accessors import Accessor, class_identity
@@ -169,6 +169,6 @@ def test_of(given: StandIn, name: str) -> Callable[..., ObjectFilter]:
 
 def _has_own(given: Recorded, name: str) -> bool:
     """Return whether a class of the user's has a member that is called like a test."""
-    python = sys.stdlib_module_names
-    own = [one for one in given.promise.classes if one.cls.__module__.split(".")[0] not in python]
-    return any(member_of(one, name) is not None for one in own)
+    known = [one for one in given.promise.classes if member_of(one, name) is not None]
+    modules = [declaring_class(one.cls, name).__module__.partition(".")[0] for one in known]
+    return any(module not in sys.stdlib_module_names for module in modules)

@@ -7,6 +7,7 @@ import typing
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from decimal import Decimal
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -96,6 +97,13 @@ class CarrierFactory:
             raise EventError(
                 "it may be of several classes, which a reader could not tell apart; declare one "
                 "field for each",
+                place=path(at),
+            )
+        numbers = {each.base for each in carriers if isinstance(each, PlainCarrier)}
+        if Decimal in numbers and not numbers.isdisjoint((int, float)):
+            raise EventError(
+                "it may be a Decimal or another number, which a reader could not tell apart; "
+                "declare one of them",
                 place=path(at),
             )
         return EitherCarrier(carriers)

@@ -85,7 +85,8 @@ def check_comparison(
             f"{accessor} {op} {given!r:.60}: {op} has no meaning for {kind.value}; "
             f"{KINDS[kind].advice}"
         )
-    _check_member(accessor, promise, given)
+    if op in ("=", "!=") or isinstance(given, Enum):
+        _check_member(accessor, promise, given)
     if op in ("=", "!="):
         _check_literal(accessor, promise, constant, kind)
 

@@ -7,15 +7,15 @@ version: fields that it does not know are left out, those that it lacks get thei
 
 from __future__ import annotations
 
-import typing
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
 from tamis.errors import EventError, LimitError
 from tamis.events.places import inside, path
+from tamis.events.reflection import declaring_class, generic_bases
 from tamis.events.values import brief
 from tamis.mismatches import find_mismatch
 from tamis.objects.carrier_factory import CarrierFactory
@@ -148,13 +148,17 @@ class _CarriedClass:
         self._cls: Final = cls
         self._declared: Final[DeclaredFields] = fields_of(cls)
         variables = dict(zip(getattr(cls, "__parameters__", ()), arguments, strict=False))
-        variables = {**_inherited_arguments(cls), **variables}
         factory = CarrierFactory(_PARTS, variables, _is_mapping)
         self._fields: Final = [
-            _CarriedField(one, factory.carrier(one.annotation, (one.name,)))
+            _CarriedField(one, factory.carrier(self._annotation(one, variables), (one.name,)))
             for one in self._declared.fields
         ]
         self._decoder: Final = self._made_decoder()
+
+    def _annotation(self, field: DeclaredField, variables: Mapping[Any, Any]) -> Any:
+        """Return the annotation of a field, which a generic base class may declare."""
+        owner = declaring_class(self._cls, field.name)
+        return _substituted(field.annotation, _variables(self._cls, variables, owner))
 
     def _made_decoder(self) -> msgspec.json.Decoder[Any]:
         # Under other names: a member may be called as a method of structs is.
@@ -220,15 +224,28 @@ class _CarriedClass:
         return made
 
 
-def _inherited_arguments(cls: type) -> dict[Any, Any]:
-    """Return what a class gives for the type variables of its bases."""
-    found: dict[Any, Any] = {}
-    for base in getattr(cls, "__orig_bases__", ()):
-        origin = typing.get_origin(base)
-        if isinstance(origin, type):
-            variables = getattr(origin, "__parameters__", ())
-            found.update(zip(variables, typing.get_args(base), strict=False))
-    return found
+def _variables(cls: type, given: Mapping[Any, Any], owner: type) -> Mapping[Any, Any]:
+    """Return what the type variables of a class stand for in one that is derived from it."""
+    if cls is owner:
+        return given
+    for base, arguments in generic_bases(cls):
+        if owner in base.__mro__:
+            below = [_substituted(each, given) for each in arguments]
+            parameters = getattr(base, "__parameters__", ())
+            return _variables(base, dict(zip(parameters, below, strict=False)), owner)
+    return {}
+
+
+def _substituted(annotation: Any, given: Mapping[Any, Any]) -> Any:
+    """Return an annotation with what its type variables stand for."""
+    if isinstance(annotation, TypeVar):
+        return given.get(annotation, annotation.__bound__ or Any)
+    parameters = () if isinstance(annotation, type) else getattr(annotation, "__parameters__", ())
+    return (
+        annotation[tuple(_substituted(one, given) for one in parameters)]
+        if parameters
+        else annotation
+    )
 
 
 def _is_mapping(cls: type) -> bool | None:

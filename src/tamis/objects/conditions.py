@@ -49,6 +49,10 @@ def true_condition(given: Recorded) -> ObjectFilter:
     if not accessor.steps and accessor.root:
         return ObjectCondition(accessor, "is a", accessor.root)
     is_member = bool(accessor.steps) or given.is_element
+    if not is_member and promise.is_known:
+        raise FilterTypeError(
+            f"{promise} describes structure, which is no condition: ask for one of its members"
+        )
     if not is_member or Kind.BOOLEAN not in kinds_of(promise, elements=False):
         raise FilterTypeError(
             f"{accessor} is {promise}, which is no condition: compare it, as in {accessor} == …"

@@ -8,6 +8,7 @@ nowhere else.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
@@ -285,6 +286,10 @@ def _complement(op: str) -> str:
 
 def _weakened(op: str, given: Any, name: str) -> Filter:
     """Return a test that the nearest number passes if the decimal does: the order is kept."""
+    constants = given if isinstance(given, tuple) else (given,)
+    if not all(math.isfinite(_nearest(one)) for one in constants):
+        # Beyond all numbers: no filter over attributes compares with infinity.
+        return HasKind(name, Kind.NUMBER)
     match op:
         case "!=" | "number":
             return HasKind(name, Kind.NUMBER)
