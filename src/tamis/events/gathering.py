@@ -7,8 +7,9 @@ suspect, and is then checked on its own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
@@ -25,7 +26,17 @@ from tamis.events.columns import (
     joined_columns,
 )
 from tamis.events.event import NOTHING_NESTED, Event, EventLimits
-from tamis.events.kinds import TYPE_OF_CLASS, Kind, Type, Value, check_value, is_value, kind_of
+from tamis.events.kinds import (
+    STAND_INS,
+    TYPE_OF_CLASS,
+    TYPES,
+    Kind,
+    Type,
+    Value,
+    check_value,
+    is_value,
+    kind_of,
+)
 from tamis.events.schema import Attribute, Schema, fit
 from tamis.events.values import INT64_MAX, INT64_MIN
 
@@ -149,10 +160,28 @@ def gather(
 
 def is_object(event: object) -> bool:
     """Return whether something may be an object with attributes: no mapping, and no plain data."""
-    if isinstance(event, Mapping) or type(event).__module__ == "builtins" or is_value(event):
+    # An array of NumPy's may be a value or not, whatever its class.
+    return _are_objects(type(event)) and (not hasattr(type(event), "dtype") or not is_value(event))
+
+
+def _may_be_objects(cls: type) -> bool:
+    if issubclass(cls, (Mapping, *STAND_INS)) or cls.__module__ == "builtins":
         return False
-    is_collection = isinstance(event, Sequence | AbstractSet)
-    return not is_collection or hasattr(event, "_fields")
+    if any(issubclass(cls, traits.cls) for traits in TYPES.values()):
+        return False
+    return not issubclass(cls, Sequence | AbstractSet) or hasattr(cls, "_fields")
+
+
+# Of each class once: there may be thousands of objects in a batch, and only a few classes.
+_are_objects: Final[Callable[[type], bool]] = lru_cache(maxsize=4096)(_may_be_objects)
+
+
+def _are_events(cls: type) -> bool:
+    return hasattr(cls, "__attributes__")
+
+
+hold_attributes: Final[Callable[[type], bool]] = lru_cache(maxsize=4096)(_are_events)
+"""Returns whether objects of a class are events in their own way."""
 
 
 def _gather_with_objects(

@@ -13,7 +13,7 @@ from tamis.errors import EventError
 from tamis.events import Event
 from tamis.events.batch import Column, EventObjects
 from tamis.events.columns import joined_columns
-from tamis.events.gathering import HoldsAttributes, gather_checked
+from tamis.events.gathering import HoldsAttributes, gather_checked, hold_attributes
 from tamis.events.kinds import Value
 
 if TYPE_CHECKING:
@@ -45,8 +45,9 @@ class ObjectsAsEvents:
         self, given: object, wanted: Collection[str] | None, once: ReadOnce | None = None
     ) -> Event:
         """Return an object as an event that has the wanted attributes."""
-        if isinstance(given, HoldsAttributes):
-            return Event.of_checked(self._held(given, wanted))
+        if hold_attributes(type(given)):
+            own: Any = given
+            return Event.of_checked(self._held(own, wanted))
         return self.reader.event(given, wanted, once)
 
     def _held(
@@ -64,7 +65,7 @@ class ObjectsAsEvents:
         once: ReadOnce | None = None,
     ) -> dict[str, Column]:
         """Return the wanted attributes of objects, given the number of each."""
-        own = [place for place, each in enumerate(objects) if isinstance(each, HoldsAttributes)]
+        own = [place for place, each in enumerate(objects) if hold_attributes(type(each))]
         if not own:
             return self.reader.columns(objects, numbers, wanted, once)
         events = [self.event(objects[place], wanted) for place in own]
