@@ -10,6 +10,7 @@ import pytest
 
 from broker.authorization_fixture import run_async
 from tamis.broker.frontend import server
+from tamis.broker.operations.health import Health
 from waiting import eventually_async, let_others_run
 
 
@@ -36,3 +37,14 @@ async def test_subscriptions_are_frozen_as_they_grow_and_not_too_often(
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+@run_async
+async def test_what_the_kernels_bring_is_frozen_when_they_are_loaded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps: list[str] = []
+    monkeypatch.setattr(gc, "freeze", lambda: steps.append("frozen"))
+    monkeypatch.setattr(server, "load_kernels", lambda **_: steps.append("loaded"))
+    await server._load_kernels(Health())
+    assert steps == ["loaded", "frozen"]
