@@ -20,6 +20,12 @@ class ManualClock:
     def monotonic(self) -> float:
         return self.now
 
+    def thread_time(self) -> float:
+        return 0.0
+
+    def process_time(self) -> float:
+        return 0.0
+
 
 class SettableClock(ManualClock):
     """A clock on the wall that somebody sets, beside one that only advances."""

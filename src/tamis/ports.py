@@ -41,8 +41,22 @@ class Clock(Protocol):
         """Return the seconds since some moment; they never go back or jump."""
 
 
+class MachineClock(Clock, Protocol):
+    """Tells the time, and how long processors have worked."""
+
+    def thread_time(self) -> float:
+        """Return the seconds of processor time that this thread has used."""
+
+    def process_time(self) -> float:
+        """Return the seconds of processor time that all threads have used."""
+
+
 class SystemClock:
     """The clock of the machine."""
+
+    # Before the method `time`, which hides the module.
+    thread_time = staticmethod(time.thread_time)
+    process_time = staticmethod(time.process_time)
 
     def time(self) -> float:
         """Return the seconds since 1970."""
@@ -115,10 +129,11 @@ class CautiousClock:
     Events get its time, and retention goes by it. For any thread.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: MachineClock) -> None:
         self._clock = clock
         self._start_offset = self._offset = clock.time() - clock.monotonic()
         self.monotonic = clock.monotonic
+        self.thread_time, self.process_time = clock.thread_time, clock.process_time
         self.observed_since: Final = clock.monotonic()
         self.jump: ClockJump | None = None
 

@@ -26,3 +26,11 @@ class SimulatedClock:
 
     def monotonic(self) -> float:
         return self._loop.time()
+
+    def thread_time(self) -> float:
+        """Return 0: what the machine takes to simulate must not decide anything."""
+        return 0.0
+
+    def process_time(self) -> float:
+        """Return 0, as for a thread."""
+        return 0.0

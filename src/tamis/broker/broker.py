@@ -71,9 +71,9 @@ from tamis.filters import Mode
 from tamis.ports import (
     SYSTEM_FILES,
     CautiousClock,
-    Clock,
     Files,
     HeldClock,
+    MachineClock,
     RandomBytes,
     SteadyClock,
     SystemClock,
@@ -156,10 +156,16 @@ class Broker:
             self.subscription_index,
             health=self.health,
         )
-        self.pacing = PrincipalPacing(clock.monotonic)
-        patient = partial(
-            FairExecutor, clock=clock.monotonic, max_waiting=inf, max_waiting_in_all=inf
+        self.pacing = PrincipalPacing(
+            clock.monotonic, thread_time=clock.thread_time, process_time=clock.process_time
         )
+        fair = partial(
+            FairExecutor,
+            clock=clock.monotonic,
+            charge=self.pacing.charge_piece,
+            thread_time=clock.thread_time,
+        )
+        patient = partial(fair, max_waiting=inf, max_waiting_in_all=inf)
         self.notifier = Notifier(
             event_cache=event_cache,
             acknowledgement_writer=self.acknowledgement_writer,
@@ -213,6 +219,8 @@ class Broker:
             budget=budget,
             has_tokens=settings.tokens_required,
             on_suspended=suspensions.begin,
+            charge=self.pacing.charge_piece,
+            thread_time=clock.thread_time,
         )
         self.numbering = Numbering(store.publishers, max_names=settings.publishers_per_principal)
         self.committer = Committer(
@@ -226,9 +234,12 @@ class Broker:
             health=self.health,
         )
         pause = self.pacing.pause_after
-        replays = patient(executors.background, pause_after=pause)
         self.replayer = Replayer(
-            store, event_cache, replays, self.supervisor, self.acknowledgement_writer.count_lost
+            store,
+            event_cache,
+            patient(executors.background, pause_after=pause),
+            self.supervisor,
+            self.acknowledgement_writer.count_lost,
         )
         self.history = History(store.log, event_cache, schema, settings.mode)
         self.subscription_manager = SubscriptionManager(
@@ -288,7 +299,7 @@ class Broker:
             revocation_writer=self.revocation_writer,
             executors=executors,
             fan_out=fan_out,
-            client_executor=FairExecutor(executors.client, clock.monotonic, pause),
+            client_executor=fair(executors.client, pause_after=pause),
             view_executor=patient(executors.client, pause_after=pause),
             decode_executor=patient(executors.decode, pause_after=self.pacing.pause_unless_alone),
             overlay=lambda: self.overlay,
@@ -332,7 +343,7 @@ class Broker:
         cls,
         settings: BrokerSettings,
         *,
-        clock: Clock | None = None,
+        clock: MachineClock | None = None,
         executors: Executors | None = None,
         files: Files = SYSTEM_FILES,
         random: RandomBytes = system_random,

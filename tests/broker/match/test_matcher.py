@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
+from itertools import count
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, patch
@@ -14,7 +15,7 @@ import pytest
 from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
-from tamis.broker.match.matcher import Matcher
+from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher
 from tamis.errors import BrokerFailedError, StorageFullError
 from tamis.filters import Mode
 from tamis.storage import StateStore
@@ -170,3 +171,56 @@ async def test_an_event_does_not_wait_for_all_changes_before_it(tmp_path: Path) 
         assert await fetched(session, "all", wait=10.0) == [{"a": 1}]
         assert made < 20
         await asyncio.gather(*changes)
+
+
+@run_async
+async def test_who_publishes_what_takes_long_to_match_pays_for_it(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session = await broker.authenticate(None)
+        await subscribe(session, "a > 0", "all")
+        name, charged = session.principal.name, list[tuple[str, float]]()
+        await session.publish([b'{"a": 1}'])
+        await broker.matcher.drained()
+        # By this clock, everything takes as long as a test says.
+        seconds = 0.0
+        ticks = count()
+        with (
+            patch.object(broker.matcher, "_thread_time", lambda: next(ticks) * seconds),
+            patch.object(broker.matcher, "_charge", lambda *cost: charged.append(cost)),
+        ):
+            await session.publish([b'{"a": 2}'])
+            await broker.matcher.drained()
+            assert charged == []
+            seconds = 2 * COSTLY_SECONDS
+            await session.publish([b'{"a": 3}'])
+            await broker.matcher.drained()
+        assert [principal for principal, _ in charged] == [name]
+        assert charged[0][1] == pytest.approx(seconds)
+
+
+@run_async
+async def test_who_changes_subscriptions_pays_for_the_change_and_what_it_delays(
+    tmp_path: Path,
+) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session = await broker.authenticate(None)
+        ticks, costs = count(), list[dict[str, float]]()
+        step = broker.matcher._step
+
+        def noting(*args: Any) -> Any:
+            done = step(*args)
+            costs.append(done.costs)
+            return done
+
+        with (
+            patch.object(broker.matcher, "_thread_time", lambda: next(ticks) * COSTLY_SECONDS * 2),
+            patch.object(broker.matcher, "_step", noting),
+        ):
+            await broker.matcher.updater.do(lambda: None, ["ann", "bob"])
+            await session.publish([b'{"a": 1}'])
+            await broker.matcher.drained()
+            await session.publish([b'{"a": 2}'])
+            await broker.matcher.drained()
+        owners = [{*one} for one in costs if one]
+        assert owners == [{"ann", "bob"}, {"ann", "bob"}, {session.principal.name}]
+        assert costs[0]["ann"] == costs[0]["bob"]

@@ -312,6 +312,24 @@ async def test_a_pause_that_is_over_delays_nobody(work: TimedWork) -> None:
 
 
 @run_async
+async def test_the_processor_time_of_each_piece_is_charged_also_of_one_that_fails(
+    work: TimedWork,
+) -> None:
+    charged: list[tuple[str, float]] = []
+    executor = FairExecutor(
+        InlineExecutor(),
+        work.clock.monotonic,
+        lambda _, seconds: seconds,
+        charge=lambda principal, seconds: charged.append((principal, round(seconds, 6))),
+        thread_time=lambda: work.clock.now / 2,  # half of the time it waits
+    )
+    await executor.run_slices("ann", work.pieces(0.01, 0.02))
+    with pytest.raises(ValueError, match="this fails"):
+        await executor.run("bob", work.fail, 0.04)
+    assert charged == [("ann", 0.005), ("ann", 0.01), ("bob", 0.02)]
+
+
+@run_async
 async def test_nobody_pauses_for_another(work: TimedWork) -> None:
     await work.executor.run_slices("ann", work.pieces(0.01))
     await work.executor.run_slices("bob", work.pieces(0.01))

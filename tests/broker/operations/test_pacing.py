@@ -1,4 +1,4 @@
-"""While the event loop is late and others are active, a principal gets its share and no more."""
+"""While the broker is late or busy and others are active, a principal gets only its share."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ import pytest
 
 from broker.authorization_fixture import run_async
 from tamis.broker.operations.pacing import (
+    ACTIVE_SECONDS,
     BURST_SECONDS,
+    BUSY_SHARE,
+    LATE_SECONDS,
     LOOK_SECONDS,
     MAX_WAIT_SECONDS,
     PACED_SECONDS,
     PACED_SHARE,
     REFUSED_SECONDS,
+    SHORT_SECONDS,
     STRANGER_SECONDS,
     PrincipalPacing,
 )
 from tamis.errors import RefusedError
 from waiting import eventually_async, let_others_run
 
-REQUEST_SECONDS = 0.004
+REQUEST_SECONDS = 0.0004
 
 
 async def make_late(pacing: PrincipalPacing) -> None:
@@ -188,7 +192,82 @@ async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
     pacing.note("bob")
     assert pacing.pause_unless_alone("ann", 1.0) == 1
     await make_late(pacing)
-    assert pacing.pause_unless_alone("ann", 1.0) == pytest.approx(1 / PACED_SHARE - 1)
+    pacing.charge("ann", 0.1)
+    owed = (0.1 - BURST_SECONDS) / PACED_SHARE
+    assert pacing.pause_unless_alone("ann", 0.5) == pytest.approx(owed, rel=0.1)
+    # One budget for all of its work: here it pauses for what it did elsewhere.
+    assert pacing.pause_after("ann", 0.5) == pytest.approx(owed, rel=0.1)
+
+
+class Machine:
+    """A clock that stands still, and a processor that is used as much as a test says."""
+
+    def __init__(self) -> None:
+        self.now = self.used = 0.0
+        self.pacing = PrincipalPacing(
+            lambda: self.now, thread_time=lambda: self.used, process_time=lambda: self.used
+        )
+        self.pacing.note("bob")
+        self.pacing.note("ann")
+
+    def look(self, seconds: float, share: float) -> None:
+        """Let time pass in which a part of the processor is used; then the loop looks, in time."""
+        self.now += seconds
+        self.used += seconds * share
+        self.pacing._look(self.now)
+
+    def pause(self, principal: str) -> float:
+        return self.pacing.pause_after(principal, 0.0)
+
+
+@run_async
+async def test_the_price_of_a_piece_of_work_grows_with_the_square_of_its_length() -> None:
+    long, short = Machine(), Machine()
+    for machine in (long, short):
+        machine.pacing.paced_until = 10.0
+    long.pacing.charge_piece("ann", 6 * SHORT_SECONDS)
+    for _ in range(36):
+        short.pacing.charge_piece("ann", SHORT_SECONDS)
+    assert long.pause("ann") == pytest.approx(short.pause("ann"))
+    assert long.pause("ann") > 0.1
+    assert long.pause("bob") == 0
+
+
+@run_async
+async def test_one_long_piece_of_work_paces_whoever_is_not_alone_and_counts() -> None:
+    machine = Machine()
+    machine.pacing.charge_piece("ann", LATE_SECONDS)
+    assert not machine.pacing.is_paced("ann")
+    machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
+    assert machine.pacing.is_paced("ann")
+    assert machine.pause("ann") > 0.1
+    machine = Machine()
+    machine.now += ACTIVE_SECONDS
+    machine.pacing.note("ann")
+    machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
+    assert not machine.pacing.is_paced("ann")
+
+
+@run_async
+async def test_a_busy_broker_paces_although_its_loop_is_never_late() -> None:
+    machine = Machine()
+    for _ in range(20):
+        machine.look(LOOK_SECONDS, share=0.5 * BUSY_SHARE)
+    machine.look(LOOK_SECONDS, share=1.5)  # a moment
+    assert not machine.pacing.is_paced("ann")
+    for _ in range(20):
+        machine.look(LOOK_SECONDS, share=1.1 * BUSY_SHARE)
+    assert machine.pacing.is_paced("ann")
+
+
+@run_async
+async def test_a_broker_that_is_busy_for_one_principal_paces_nobody() -> None:
+    machine = Machine()
+    machine.now += ACTIVE_SECONDS
+    machine.pacing.note("ann")
+    for _ in range(20):
+        machine.look(LOOK_SECONDS, share=2.0)
+    assert machine.pacing.paced_until < machine.now
 
 
 @pytest.mark.timing

@@ -19,7 +19,7 @@ from broker.authorization_fixture import (
     run_async,
     subscribe,
 )
-from tamis.broker.match.matcher import SubscriptionChange
+from tamis.broker.match.changes import SubscriptionChange
 from tamis.broker.subscribe import batches
 from tamis.errors import StorageFullError
 from tamis.matching import Addition

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -17,8 +17,9 @@ import msgspec
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
+from tamis.broker.match.changes import ChangeResult, SubscriptionChange, Updater, make_change
 from tamis.broker.match.deferred import DeferredWriter, HeldEvent
-from tamis.broker.operations.health import Health, code_of, storage_refusal
+from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
@@ -43,65 +44,10 @@ OFFERS_PER_TURN: Final = 500
 CHANGES_PER_BATCH: Final = 16
 # Fewer events than these are matched one by one, which is faster for them.
 MIN_BATCH_EVENTS: Final = 8
+# Most events are matched in much less; who makes the matcher work for longer pays for it.
+COSTLY_SECONDS: Final = 0.0003
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
-
-T = TypeVar("T")
-
-
-class SubscriptionChange(NamedTuple):
-    """A change of the subscriptions, and the future of its result."""
-
-    make: Callable[[], Any]
-    done: asyncio.Future[Any]
-
-
-class ChangeResult(NamedTuple):
-    """The result of a change, or the error that prevented it."""
-
-    done: asyncio.Future[Any]
-    value: Any
-    error: Exception | None
-
-    def resolve(self) -> None:
-        """Resolve the future, unless its owner has given up."""
-        if self.done.done():
-            return
-        if self.error is not None:
-            self.done.set_exception(self.error)
-        else:
-            self.done.set_result(self.value)
-
-
-class Updater:
-    """A bounded queue of changes."""
-
-    def __init__(
-        self,
-        wake: Callable[[], None],
-        metrics: Metrics,
-        max_waiting: int,
-        supervisor: Supervisor,
-    ) -> None:
-        self._wake = wake
-        self._supervisor = supervisor
-        self.waiting: asyncio.Queue[SubscriptionChange] = asyncio.Queue(max_waiting)
-        metrics.watch_queue("update", self.waiting)
-
-    async def do(self, make: Callable[[], T]) -> T:
-        """Make a change between two batches, and return its result."""
-        return await self._supervisor.unless_failed(self._do(make))
-
-    async def _do(self, make: Callable[[], T]) -> T:
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        await self.waiting.put(SubscriptionChange(make, done))
-        self._wake()
-        return await done
-
-    def take(self, most: int) -> list[SubscriptionChange]:
-        """Return waiting changes, as many as one step may make."""
-        count = min(self.waiting.qsize(), most)
-        return [self.waiting.get_nowait() for _ in range(count)]
 
 
 class MatchRows(NamedTuple):
@@ -134,6 +80,8 @@ class _StepResult(NamedTuple):
     """Subscriptions that could not be matched within the budget."""
     attempts: dict[int, dict[int, int]]
     """Of those that events were handed to: how often each was sent before."""
+    costs: dict[str, float]
+    """The processor time that principals have to pay for."""
 
 
 class Matcher:
@@ -157,7 +105,13 @@ class Matcher:
         budget: MatchingBudget,
         has_tokens: bool,
         on_suspended: Callable[[Sequence[ActiveSubscription]], None],
+        charge: Callable[[str, float], None],
+        thread_time: Callable[[], float],
     ) -> None:
+        self._charge = charge
+        self._thread_time = thread_time
+        self._changed_by: Sequence[str] = ()
+        """Who has changed subscriptions since the last event: the next one takes longer for it."""
         self._fan_out = fan_out
         self.deferred_writer = deferred_writer
         self._budget = budget
@@ -199,7 +153,7 @@ class Matcher:
         before = self._before
         return self.position if before is None else before
 
-    async def run(self) -> None:
+    async def run(self) -> None:  # noqa: PLR0912 - in one piece, as the way of every publication
         """Match events and make changes until cancelled."""
         unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
         while True:
@@ -218,6 +172,8 @@ class Matcher:
                 step = await self._executor.run(self._step, changes, events)
                 if step.changes:
                     self._resolve(step.changes)
+                for principal, seconds in step.costs.items():
+                    self._charge(principal, seconds)
                 if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
@@ -249,13 +205,16 @@ class Matcher:
         """Return when every queued event is matched."""
         await self._unmatched.join()
 
-    def _step(  # noqa: PLR0912 - in one piece, as the way of every publication
+    def _step(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
         """Make changes, then match events and write the rows of disk queues; for a thread."""
-        step = _StepResult([_make(change) for change in changes], {}, [], {}, [], {}, {}, [], {})
+        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
+        if changes:
+            self._make_changes(step, changes)
         if not events:
             return step
+        begun = self._thread_time()
         if self._budget.used:
             self._budget.fill()
         with self._metrics.match_seconds.time():
@@ -276,6 +235,10 @@ class Matcher:
                     # It must not keep all later events from being matched.
                     step.unmatched[event.sequence] = _reason(error)
                     numbers.append(())
+                spent, begun = self._thread_time() - begun, self._thread_time()
+                if spent > COSTLY_SECONDS:
+                    self._note_cost(step, self._changed_by or [unquote(event.owner)], spent)
+                self._changed_by = ()
             found: list[tuple[int, list[ActiveSubscription]]] = []
             for event, matched in zip(events, numbers, strict=True):
                 subscriptions = [
@@ -333,6 +296,18 @@ class Matcher:
             except StorageError:
                 step.unwritten.append(rows)
         return step
+
+    def _make_changes(self, step: _StepResult, changes: Sequence[SubscriptionChange]) -> None:
+        for change in changes:
+            begun = self._thread_time()
+            step.changes.append(make_change(change))
+            if change.payers:
+                self._note_cost(step, change.payers, self._thread_time() - begun)
+                self._changed_by = change.payers
+
+    def _note_cost(self, step: _StepResult, payers: Sequence[str], seconds: float) -> None:
+        for payer in payers:
+            step.costs[payer] = step.costs.get(payer, 0.0) + seconds / len(payers)
 
     def _with_arrivals(self, rows: MatchRows, attempts: dict[int, dict[int, int]]) -> MatchRows:
         """Return what the state has to store, with how far subscriptions that move here are."""
@@ -575,15 +550,6 @@ class Matcher:
             if not self.updater.waiting.empty():
                 step = await self._executor.run(self._step, self._next_changes(), ())
                 self._resolve(step.changes)
-
-
-def _make(change: SubscriptionChange) -> ChangeResult:
-    try:
-        return ChangeResult(change.done, change.make(), None)
-    except StorageError as error:
-        return ChangeResult(change.done, None, storage_refusal(error))
-    except Exception as error:
-        return ChangeResult(change.done, None, error)
 
 
 def _reason(error: Exception) -> str:

@@ -8,6 +8,7 @@ would slow down everything else in the process, not only the executor.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -42,6 +43,8 @@ class _Turn:
 
 class _SliceResult(NamedTuple):
     seconds: float
+    processor_seconds: float
+    """Without what it waited for, which delays nobody else."""
     is_last: bool
     result: object = None
     error: Exception | None = None
@@ -56,13 +59,18 @@ class FairExecutor:
         clock: Callable[[], float],
         pause_after: Callable[[str, float], float],
         *,
+        charge: Callable[[str, float], None] = lambda _principal, _seconds: None,
+        thread_time: Callable[[], float] = time.thread_time,
         max_waiting: float = MAX_WAITING,
         max_waiting_in_all: float = MAX_WAITING_IN_ALL,
     ) -> None:
         """Share an executor; `clock` is monotonic, and more work than the limits is refused.
 
-        `pause_after` says for how long a principal pauses after a piece of work.
+        `charge` makes a principal pay for the processor time of a piece of work, by `thread_time`,
+        and `pause_after` says for how long it then pauses.
         """
+        self._charge = charge
+        self._thread_time = thread_time
         self._executor = executor
         self._clock = clock
         self._pause_after = pause_after
@@ -107,23 +115,26 @@ class FairExecutor:
         return piece
 
     def _note_pause(self, principal: str, piece: _SliceResult) -> None:
+        self._charge(principal, piece.processor_seconds)
         pause, now = self._pause_after(principal, piece.seconds), self._clock()
         self._free_at[principal] = now + min(pause, MAX_PAUSE_SECONDS)
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
 
     def _advance(self, slices: Slices[T]) -> _SliceResult:
-        started, seconds = self._clock(), 0.0
+        started, used, seconds = self._clock(), self._thread_time(), 0.0
+        is_last, result, failure = False, None, None
         try:
             while seconds < SLICE_SECONDS:
                 next(slices)
                 seconds = self._clock() - started
         except StopIteration as end:
-            return _SliceResult(self._clock() - started, is_last=True, result=end.value)
+            is_last, result = True, end.value
         except Exception as error:
             # It has taken its time, too.
-            return _SliceResult(self._clock() - started, is_last=True, error=error)
-        return _SliceResult(seconds, is_last=False)
+            is_last, failure = True, error
+        seconds, used = self._clock() - started, self._thread_time() - used
+        return _SliceResult(seconds, used, is_last, result, failure)
 
     @asynccontextmanager
     async def _turn(self, principal: str) -> AsyncIterator[None]:

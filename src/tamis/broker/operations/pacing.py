@@ -1,10 +1,15 @@
-"""Pacing: while the event loop is late, no principal takes more than its share of it from others.
+"""Pacing: while the broker is late or busy, no principal takes more than its share from others.
 
 Python runs one thread at a time, so whatever a principal makes the broker do, others wait for it:
-requests on the event loop, also refused ones, and questions that threads answer. A client that asks
-as fast as it can over many connections would fill every turn of the loop. So the loop measures how
-late it is. If it is late and others are active, the work of each principal is spread in time: after
-a piece of work the principal pauses for a multiple of what the piece took.
+requests on the event loop, also refused ones, questions that threads answer, and the matching of
+its events. A client that asks as fast as it can over many connections would fill every turn of the
+loop. So the loop measures how late it is, and how busy the process. If it is late or busy and
+others are active, the work of each principal is spread in time: after a piece of work the principal
+pauses for a multiple of what the piece took. All kinds of work are paid for from one budget.
+
+An event of another principal waits for the piece of work that it meets. The longer a piece is, the
+more events meet it, and the longer each of them waits. So the price of a piece grows with the
+square of its length: one of 3 ms costs as much as 36 of 0.5 ms.
 """
 
 from __future__ import annotations
@@ -23,6 +28,14 @@ T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.01
 LATE_SECONDS: Final = 0.002
+BUSY_SHARE: Final = 0.6
+"""The part of one processor that the broker uses when it is busy.
+
+An event passes through many turns of the event loop, and waits a little in each while others fill
+them, although the loop is never late.
+"""
+BUSY_LOOKS: Final = 5
+"""Over how many looks that part is averaged."""
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
 ACTIVE_SECONDS: Final = 2.0
@@ -31,6 +44,8 @@ PACED_SHARE: Final = 0.06
 
 It is so small that events of others rarely meet a piece of its work.
 """
+SHORT_SECONDS: Final = 0.0005
+"""Up to this length, a piece of work costs what it takes; a longer one costs more."""
 BURST_SECONDS: Final = 0.01
 """How much work may be done at once by a principal that has done nothing for a while."""
 REQUEST_SECONDS: Final = 0.0004
@@ -57,9 +72,17 @@ MAX_KNOWN: Final = 1_000
 class PrincipalPacing:
     """Knows who is active, how late the event loop is, and when each principal may go on."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        *,
+        thread_time: Callable[[], float] = time.thread_time,
+        process_time: Callable[[], float] = time.process_time,
+    ) -> None:
         self.clock: Final = clock
         """Not that of the event loop: uvloop's counts milliseconds, and stands still in a turn."""
+        self._thread_time: Final = thread_time
+        self._process_time: Final = process_time
         self.latest = ""
         """The principal that was active last."""
         self.latest_at = -inf
@@ -70,6 +93,10 @@ class PrincipalPacing:
         self.paced_until = -inf
         """Until when somebody may have to wait."""
         self._asked_at = -inf
+        self._looked_at, self._used = clock(), process_time()
+        """When the loop last looked, and the processor time until then."""
+        self._busy_share = 0.0
+        """The part of one processor that the process has used lately."""
         self._next_look: asyncio.TimerHandle | None = None
 
     def note(self, principal: str) -> float:
@@ -94,8 +121,10 @@ class PrincipalPacing:
         return not self.is_alone(self.latest)
 
     def pause_after(self, principal: str, seconds: float) -> float:
-        """Return how long a principal's thread pauses after a piece of work."""
-        return seconds * (1 / PACED_SHARE - 1) if self.is_paced(principal) else seconds
+        """Return how long a principal's thread pauses after a piece of work, which is charged."""
+        if not self.is_paced(principal):
+            return seconds
+        return max(seconds, self._due(principal) - self._now())
 
     def pause_unless_alone(self, principal: str, seconds: float) -> float:
         """Return how long it pauses after work that others hardly notice: not at all if alone."""
@@ -150,11 +179,17 @@ class PrincipalPacing:
 
     async def metered(self, principal: str, work: Coroutine[Any, Any, T]) -> T:
         """Do work whose time on the event loop a principal pays for."""
-        return await _MeteredWork(work, partial(self.charge, principal))
+        return await _MeteredWork(work, partial(self.charge_piece, principal), self._thread_time)
 
     def _due(self, principal: str) -> float:
         """Return when a principal has paid for its work, or could have for some time."""
         return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / PACED_SHARE)
+
+    def charge_piece(self, principal: str, seconds: float) -> None:
+        """Note a piece of work that nothing interrupted; one that is long makes others late."""
+        if seconds > LATE_SECONDS and not self.is_alone(principal):
+            self.paced_until = self._now() + PACED_SECONDS
+        self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS))
 
     def charge(self, principal: str, seconds: float) -> None:
         """Note some work of a principal; only what is done while it is paced must be paid for."""
@@ -178,9 +213,13 @@ class PrincipalPacing:
         self._next_look = loop.call_later(LOOK_SECONDS, self._look, due)
 
     def _look(self, due: float) -> None:
-        """Measure how late this call is; stop looking once nobody asks."""
-        now = self.clock()
-        if now - due > LATE_SECONDS and now - self._other_at < ACTIVE_SECONDS:
+        """Measure how late this call is, and how busy the process; stop once nobody asks."""
+        now, used = self.clock(), self._process_time()
+        share = (used - self._used) / max(now - self._looked_at, LOOK_SECONDS)
+        self._busy_share += (share - self._busy_share) / BUSY_LOOKS
+        self._looked_at, self._used = now, used
+        is_slow = now - due > LATE_SECONDS or self._busy_share > BUSY_SHARE
+        if is_slow and now - self._other_at < ACTIVE_SECONDS:
             self.paced_until = now + PACED_SECONDS
         if now - self._asked_at > ACTIVE_SECONDS:
             self._next_look = None
@@ -191,23 +230,29 @@ class PrincipalPacing:
 class _MeteredWork(Generic[T]):
     """A coroutine; what each of its steps takes of the thread's processor time is charged."""
 
-    def __init__(self, work: Coroutine[Any, Any, T], charge: Callable[[float], object]) -> None:
+    def __init__(
+        self,
+        work: Coroutine[Any, Any, T],
+        charge: Callable[[float], object],
+        thread_time: Callable[[], float],
+    ) -> None:
         self._work = work
         self._charge = charge
+        self._thread_time = thread_time
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Run the coroutine step by step."""
         steps = self._work.__await__()
         advance, given = steps.send, None
         while True:
-            begun = time.thread_time()
+            begun = self._thread_time()
             try:
                 awaited = advance(given)
             except StopIteration as end:
                 result: T = end.value
                 return result
             finally:
-                self._charge(time.thread_time() - begun)
+                self._charge(self._thread_time() - begun)
             try:
                 advance, given = steps.send, (yield awaited)
             except BaseException as error:

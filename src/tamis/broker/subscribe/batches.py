@@ -19,7 +19,7 @@ from tamis.broker.deliver.subscriptions import (
     SubscriptionIndex,
     mark_of,
 )
-from tamis.broker.match.matcher import Updater
+from tamis.broker.match.changes import Updater
 from tamis.broker.operations.fair_executor import FairExecutor, Slices, too_many_at_once
 from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.supervisor import Supervisor
@@ -153,7 +153,8 @@ class SubscriptionBatches:
             rights = self._rights_of(principal)
             compiling = self._compile(wanted, principal, rights)
             batch = await self._executor.run_slices(principal.name, compiling)
-            if await self._updater.do(partial(self._put_in_force, batch, principal)):
+            put = partial(self._put_in_force, batch, principal)
+            if await self._updater.do(put, [principal.name]):
                 break
         for made in batch.made.values():
             self._on_made(made)

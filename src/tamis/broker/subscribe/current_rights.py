@@ -11,7 +11,7 @@ from tamis.access import FilterInMode, Principal, Rights
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.routes import LinkSubscription, Route
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex, mark_of
-from tamis.broker.match.matcher import Updater
+from tamis.broker.match.changes import Updater
 from tamis.errors import AccessError, TamisError
 from tamis.filters import TRUE, Mode
 from tamis.matching import Engine

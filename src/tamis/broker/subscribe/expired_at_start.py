@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
-from tamis.broker.match.matcher import Updater
+from tamis.broker.match.changes import Updater
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.subscribe.current_rights import SUBSCRIPTIONS_PER_STEP

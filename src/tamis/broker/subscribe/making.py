@@ -22,7 +22,7 @@ from tamis.broker.deliver.subscriptions import (
     new_name,
     owner_of,
 )
-from tamis.broker.match.matcher import ChangeResult, Updater
+from tamis.broker.match.changes import ChangeResult, Updater
 from tamis.broker.operations.access_control import NO_LONGER_VALID
 from tamis.broker.operations.executors import Executors
 from tamis.broker.operations.health import storage_refusal
@@ -114,7 +114,8 @@ class SubscriptionMaker:
     async def _make_asked(self) -> None:
         with contextlib.suppress(BrokerFailedError):
             while self._asked:
-                for result in await self._updater.do(self._make_all):
+                payers = [one.principal.name for one, _ in self._asked[:MAX_MADE_AT_ONCE]]
+                for result in await self._updater.do(self._make_all, payers):
                     result.resolve()
 
     def _make_all(self) -> list[ChangeResult]:

@@ -350,7 +350,8 @@ class SubscriptionManager:
         roles = {*principal.roles} & {*rights.roles}
         if roles <= {*subscription.owner.roles} and not subscription.is_suspended:
             return
-        await self._matcher.updater.do(partial(self._adopt, subscription, roles, principal))
+        adopt = partial(self._adopt, subscription, roles, principal)
+        await self._matcher.updater.do(adopt, [principal.name])
         subscription.queue.wake()
 
     def _adopt(
@@ -392,7 +393,7 @@ class SubscriptionManager:
         # It was renewed in time, but may expire while it waits for the matcher. Others that do are
         # matched a little longer, which nobody sees.
         with self._matching_clock.hold():
-            await self._matcher.updater.do(change)
+            await self._matcher.updater.do(change, [principal.name])
         self.watch(subscription)
         # Nothing is sent of one that has expired, and it may have while it waited.
         subscription.queue.wake()
@@ -436,7 +437,10 @@ class SubscriptionManager:
     ) -> None:
         while rest:
             some, rest = rest[:SUBSCRIPTIONS_PER_STEP], rest[SUBSCRIPTIONS_PER_STEP:]
-            gone = await self._matcher.updater.do(partial(self._delete, some, reason, principal))
+            delete = partial(self._delete, some, reason, principal)
+            gone = await self._matcher.updater.do(
+                delete, [] if principal is None else [principal.name]
+            )
             for subscription in gone:
                 subscription.has_ended = True
                 # Whoever waits for its events need not wait any longer.

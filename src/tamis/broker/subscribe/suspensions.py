@@ -16,7 +16,7 @@ import msgspec
 from tamis.broker.deliver.notifier import Notifier
 from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.deliver.subscriptions import ActiveSubscription, Extra, SubscriptionIndex
-from tamis.broker.match.matcher import Updater
+from tamis.broker.match.changes import Updater
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics

@@ -102,7 +102,9 @@ class FilterUpdates:
             # What has not been matched is matched by the new filter, from the suspension on.
             await self._suspensions.end(subscription, change)
         else:
-            while not await self._matcher.updater.do(partial(change, subscription)):
+            while not await self._matcher.updater.do(
+                partial(change, subscription), [principal.name]
+            ):
                 # The event loop passes on what was stored to the matcher.
                 await asyncio.sleep(0)
         # Whoever reads it may do so by other roles now, or may not.
