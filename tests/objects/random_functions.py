@@ -81,6 +81,9 @@ class FunctionTexts:
     def _loop(self, known: dict[str, type], depth: int) -> str:
         rng = self._rng
         over = [(name, *loop) for name, cls in known.items() for loop in _LOOPS[cls]]
+        if not over:
+            # All that have elements are hidden by variables of the same names.
+            return self.condition(known, 0)
         name, several, element = rng.choice(over)
         # Sometimes it hides a variable of the same name.
         variable = rng.choice(("t", "x")) if rng.random() < 0.1 else f"v{len(known)}"
