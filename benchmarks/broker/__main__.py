@@ -3,7 +3,8 @@
 Real processes on the loopback interface: the broker, publishers and subscribers. The parts: with
 very many subscriptions (`--many`); beside other brokers (`--beside`); with a tenth of the
 subscribers stalled (`--stalled`); restarting with very many (`--restart`); creating very many
-(`--install`); beside a client that abuses it (`--noisy`). Other brokers need
+(`--install`); beside a client that abuses it (`--noisy`; `--abuses` are numbers from 1, and with
+`--noisy-equal` the abuser has the priority of the broker). Other brokers need
 `apt-get install mosquitto nats-server` and `pip install paho-mqtt nats-py`; those that are missing
 are left out.
 """
@@ -17,7 +18,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
+from benchmarks import harness
 from benchmarks.broker import beside, install, many, noisy, restart, stalled
+from benchmarks.broker.abuse import ABUSES
 from benchmarks.broker.plots import rates_and_times, times_and_memory
 from benchmarks.broker.stalled import CALM, STALLED
 from benchmarks.harness import options
@@ -108,7 +111,9 @@ def report_install(chosen: argparse.Namespace, folder: Path) -> None:
 def report_noisy(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write how an abusive client affects another."""
     before = os.getloadavg()
-    found = noisy.measured(folder, chosen.noisy_rate, chosen.noisy_seconds)
+    pace = noisy.Pace(chosen.noisy_rate, chosen.noisy_seconds, chosen.noisy_turns)
+    names = [[*ABUSES][number - 1] for number in chosen.abuses]
+    found = noisy.measured(folder, pace, names, is_equal=chosen.noisy_equal)
     figure = bars(NOISY, "", noisy.rows(found))
     figure.axes[0].set_xlabel("99th percentile of another client, abused / calm")
     report(
@@ -147,6 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stalled_seconds=20,
         noisy_rate=200,
         noisy_seconds=4,
+        noisy_turns=harness.REPEATS,
+        noisy_equal=False,
+        abuses=(*range(1, len(ABUSES) + 1),),
     )
     parts = {
         "many": report_many,

@@ -2,7 +2,8 @@
 
 Both have tokens of the same role, whose quotas are the defaults. Each abuse meets a broker of its
 own, and turns without it and with it alternate. The broker and the other client go before
-everything else on the machine, also before the abuser, as if they had machines of their own.
+everything else on the machine, also before the abuser, as if they had machines of their own. Events
+that were due while the machine itself stood still are left out, in both kinds of turns.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
-from benchmarks import harness
 from benchmarks.broker.abuse import ABUSES, Abuser
 from benchmarks.broker.priorities import run_first
 from benchmarks.broker.servers import Server, tamis
 from benchmarks.broker.stalled import MEGABYTE, Memory
+from benchmarks.broker.stalls import StallWatches, watched
 from benchmarks.broker.wire import Wire
 from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import DisagreementError, Row, step
@@ -58,11 +59,11 @@ class Neighbour:
         self._subscriber.expect(Subscribed)
         self._sequence = count(1)
 
-    def pace(self, rate: int, seconds: float) -> list[float]:
-        """Publish for some seconds; return the latency of each event, from its due time."""
+    def pace(self, rate: int, seconds: float) -> list[tuple[float, float]]:
+        """Publish for some seconds; return when each event was due, and its latency from then."""
         total = round(rate * seconds)
         start, sent, stored = time.monotonic() + 0.05, 0, 0
-        times: list[float] = []
+        times: list[tuple[float, float]] = []
         while len(times) < total or stored < total:
             due = start + sent / rate
             if sent < total and time.monotonic() >= due:
@@ -85,13 +86,14 @@ class Neighbour:
         number = next(self._sequence)
         self._publisher.send(Publish(ref=number, events=[text], publisher="n", sequence=number))
 
-    def _received(self) -> list[float]:
-        times = []
+    def _received(self) -> list[tuple[float, float]]:
+        times: list[tuple[float, float]] = []
         for reply in self._subscriber.replies():
             if isinstance(reply, Deliver):
                 now = time.monotonic()
                 sequences = [one.sequence for one in reply.events]
-                times += [now - msgspec.json.decode(one.data)["neighbour"] for one in reply.events]
+                dues = [msgspec.json.decode(one.data)["neighbour"] for one in reply.events]
+                times += [(due, now - due) for due in dues]
                 self._subscriber.send(Acknowledge(subscription="n", sequences=sequences))
                 self._subscriber.send(Credit(subscription="n", events=len(sequences)))
         return times
@@ -106,6 +108,8 @@ class Turns(NamedTuple):
     resident: int
     answers: dict[int, int]
     """How many requests of the abuser were answered with each status."""
+    asked: int
+    """How many events there were in all turns; of some the latency says nothing."""
 
     def quantiles(self, part: float) -> tuple[list[float], list[float]]:
         """Return a quantile of each turn, calm and abused."""
@@ -118,15 +122,25 @@ class Turns(NamedTuple):
         return median(abused) / median(calm)
 
 
-def measured(folder: Path, rate: int, seconds: float, names: Sequence[str] = ()) -> list[Turns]:
-    """Measure each abuse on a broker of its own."""
+class Pace(NamedTuple):
+    """How fast the neighbour publishes, and for how long, in how many turns of each kind."""
+
+    rate: int
+    seconds: float
+    turns: int
+
+
+def measured(
+    folder: Path, pace: Pace, names: Sequence[str] = (), *, is_equal: bool = False
+) -> list[Turns]:
+    """Measure each abuse on a broker of its own; perhaps with equal priorities."""
     return [
-        _measure(folder / str(number), name, rate, seconds)
+        _measure(folder / str(number), name, pace, is_equal=is_equal)
         for number, name in enumerate(names or ABUSES)
     ]
 
 
-def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
+def _measure(folder: Path, name: str, pace: Pace, *, is_equal: bool) -> Turns:
     folder.mkdir(parents=True)
     policy = folder / "policy.toml"
     policy.write_text(POLICY, encoding="utf-8")
@@ -136,19 +150,21 @@ def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
         server = stack.enter_context(tamis(folder, policy=policy, ping_interval=3600))
         neighbour = stack.enter_context(worker(Neighbour, server.port, tokens["neighbour"]))
         abuser = stack.enter_context(worker(Abuser, server.port, tokens["abuser"]))
-        run_first(server.pid, neighbour.pid)
         # The abuser has the usual priority: with a lower one it is interrupted while it holds locks
         # of sockets, and the broker waits for those.
+        run_first(server.pid, neighbour.pid, *([abuser.pid] if is_equal else []))
+        stalls = stack.enter_context(watched())
         memory = Memory(server)
         stack.enter_context(memory.watched())
         show("preparing")
         abuser.call("prepare", name)
-        neighbour.call("pace", rate, 1.0)
-        turns = Turns(name, [], [], 0, {})
-        for number in range(harness.REPEATS):
-            show(f"turn {number + 1} of {harness.REPEATS}")
-            turns.calm.append(neighbour.call("pace", rate, seconds))
-            turns.abused.append(_abused(neighbour, abuser, turns, rate, seconds))
+        neighbour.call("pace", pace.rate, 1.0)
+        turns = Turns(name, [], [], 0, {}, 2 * pace.turns * round(pace.rate * pace.seconds))
+        for number in range(pace.turns):
+            show(f"turn {number + 1} of {pace.turns}")
+            times = neighbour.call("pace", pace.rate, pace.seconds)
+            turns.calm.append(stalls.outside(times))
+            turns.abused.append(_abused(neighbour, abuser, turns, pace, stalls))
             _settle(server, neighbour)
     if HTTPStatus.BAD_REQUEST in turns.answers:
         raise DisagreementError(
@@ -158,15 +174,15 @@ def _measure(folder: Path, name: str, rate: int, seconds: float) -> Turns:
 
 
 def _abused(
-    neighbour: Worker, abuser: Worker, turns: Turns, rate: int, seconds: float
+    neighbour: Worker, abuser: Worker, turns: Turns, pace: Pace, stalls: StallWatches
 ) -> list[float]:
     abuser.call("begin", turns.name)
     try:
-        neighbour.call("pace", rate, ABUSED_SECONDS)
-        times: list[float] = neighbour.call("pace", rate, seconds)
+        neighbour.call("pace", pace.rate, ABUSED_SECONDS)
+        times = neighbour.call("pace", pace.rate, pace.seconds)
     finally:
         turns.answers.update(abuser.call("end"))
-    return times
+    return stalls.outside(times)
 
 
 def _settle(server: Server, neighbour: Worker) -> None:
@@ -211,6 +227,7 @@ def sheets(found: Sequence[Turns]) -> list[Sheet]:
         "MB, most",
         "requests done",
         "refused",
+        "left out",
     )
     return [Sheet(columns, [_line(turns) for turns in found])]
 
@@ -223,5 +240,6 @@ def _line(turns: Turns) -> tuple[str, ...]:
     memory = f"{turns.resident / MEGABYTE:,.0f}"
     done = sum(n for status, n in turns.answers.items() if 0 < status < HTTPStatus.BAD_REQUEST)
     refused = sum(turns.answers.values()) - done
-    counts = f"{done:,}", f"{refused:,}"
+    kept = sum(map(len, turns.calm + turns.abused))
+    counts = f"{done:,}", f"{refused:,}", f"{1 - kept / turns.asked:.0%}"
     return (turns.name, *middle, *late, f"{ratio:.2f}", verdict, memory, *counts)

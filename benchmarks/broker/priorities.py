@@ -10,13 +10,18 @@ import os
 from pathlib import Path
 from typing import Final
 
-_REAL_TIME_PRIORITY: Final = 10
+_STEP: Final = 10
 
 
-def run_first(*pids: int) -> bool:
-    """Let processes go before all others; return whether that is allowed here."""
+def run_first(*pids: int, steps: int = 1) -> bool:
+    """Let processes go before this one and all others; return whether that is allowed here.
+
+    Those with more steps go before those with fewer. Started by `chrt -r 30`, this one goes before
+    whatever else runs on the machine.
+    """
+    priority = os.sched_getparam(0).sched_priority + steps * _STEP
     try:
-        _schedule(pids, os.SCHED_RR, _REAL_TIME_PRIORITY)
+        _schedule(pids, os.SCHED_RR, priority)
     except PermissionError:
         return False
     return True

@@ -225,8 +225,8 @@ async def test_the_price_of_a_piece_of_work_grows_with_the_square_of_its_length(
     long, short = Machine(), Machine()
     for machine in (long, short):
         machine.pacing.paced_until = 10.0
-    long.pacing.charge_piece("ann", 6 * SHORT_SECONDS)
-    for _ in range(36):
+    long.pacing.charge_piece("ann", 10 * SHORT_SECONDS)
+    for _ in range(100):
         short.pacing.charge_piece("ann", SHORT_SECONDS)
     assert long.pause("ann") == pytest.approx(short.pause("ann"))
     assert long.pause("ann") > 0.1

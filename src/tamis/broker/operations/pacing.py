@@ -9,7 +9,7 @@ pauses for a multiple of what the piece took. All kinds of work are paid for fro
 
 An event of another principal waits for the piece of work that it meets. The longer a piece is, the
 more events meet it, and the longer each of them waits. So the price of a piece grows with the
-square of its length: one of 3 ms costs as much as 36 of 0.5 ms.
+square of its length: one of 3 ms costs as much as 100 of 0.3 ms.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PACED_SHARE: Final = 0.06
 
 It is so small that events of others rarely meet a piece of its work.
 """
-SHORT_SECONDS: Final = 0.0005
+SHORT_SECONDS: Final = 0.0003
 """Up to this length, a piece of work costs what it takes; a longer one costs more."""
 BURST_SECONDS: Final = 0.01
 """How much work may be done at once by a principal that has done nothing for a while."""
