@@ -18,7 +18,7 @@ from tamis.broker import Broker, BrokerSettings
 from tamis.broker import broker as broker_module
 from tamis.broker.frontend import server
 from tamis.broker.frontend.app import create_app
-from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations import pacing
 from tracing import Trace, tracing
 from waiting import eventually_async
@@ -115,7 +115,7 @@ async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
     settings = BrokerSettings(data=folder, port=0)
     with server._bind(settings) as bound:
         async with await Broker.open(settings) as broker:
-            streams = Streams()
+            streams = OpenStreams()
             config = server._config(create_app(broker, streams), settings)
             listening = server.Server(config, streams, "a port")
             serving = asyncio.create_task(listening.serve([bound]))

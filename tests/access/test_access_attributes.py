@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tamis.access.attributes import Attributes, project
+from tamis.access.attributes import AttributeSet, project
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from tamis.access.attributes import Attributes, project
 def test_a_name_includes_everything_nested_in_it(
     shown: list[str] | None, hidden: list[str], inside: list[str], outside: list[str]
 ) -> None:
-    attributes = Attributes(shown=shown, hidden=hidden)
+    attributes = AttributeSet(shown=shown, hidden=hidden)
     assert [name for name in inside + outside if attributes.include(name)] == inside
 
 
@@ -59,15 +59,15 @@ def test_a_name_includes_everything_nested_in_it(
 def test_what_is_hidden_leaves_no_trace_in_a_document(
     document: dict[str, Any], left: dict[str, Any]
 ) -> None:
-    assert project(document, [Attributes(hidden=["h", "b.h"])]) == left
+    assert project(document, [AttributeSet(hidden=["h", "b.h"])]) == left
 
 
 def test_what_one_of_several_sets_has_stays() -> None:
-    sets = [Attributes(hidden=["a", "b.c"]), Attributes(shown=["b.c"])]
+    sets = [AttributeSet(hidden=["a", "b.c"]), AttributeSet(shown=["b.c"])]
     assert project({"a": 1, "b": {"c": 2, "d": 3}}, sets) == {"b": {"c": 2, "d": 3}}
 
 
 def test_a_cloudevent_keeps_its_bytes_only_where_nothing_of_its_data_is_hidden() -> None:
     document = {"specversion": "1.0", "id": "1", "type": "t", "data_base64": "eA=="}
-    assert project(document, [Attributes(hidden=["id"])])["data_base64"] == "eA=="
-    assert "data_base64" not in project(document, [Attributes(hidden=["data.level"])])
+    assert project(document, [AttributeSet(hidden=["id"])])["data_base64"] == "eA=="
+    assert "data_base64" not in project(document, [AttributeSet(hidden=["data.level"])])

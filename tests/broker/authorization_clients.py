@@ -17,7 +17,7 @@ import msgspec
 from tamis.broker import Broker, Session
 from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.connection import Connection
-from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.streams import OpenStreams
 from tamis.errors import DisconnectedError, RefusedError
 from tamis.protocol import Deliver, Dropped, Ended, Hello, Subscribe, encode_frame
 
@@ -208,7 +208,7 @@ class HttpClient:
     def __init__(self, broker: Broker, token: str) -> None:
         # All clients of a broker share one application.
         if broker not in _APPS:
-            _APPS[broker] = create_app(broker, Streams())
+            _APPS[broker] = create_app(broker, OpenStreams())
         self._app = _APPS[broker]
         self._token = token
         self._client = httpx.AsyncClient(

@@ -272,7 +272,7 @@ async def test_a_document_is_as_large_as_its_own_bytes(tmp_path: Path) -> None:
         assert f"an event of {len(large)} bytes exceeds the limit of 407" in said
     with pytest.MonkeyPatch.context() as patched:
         # Whatever is sent to a subscriber has to fit into a frame.
-        patched.setattr("tamis.broker.publish.payloads.FRAME_AROUND_AN_EVENT", 4 * 1024**2 - 500)
+        patched.setattr("tamis.broker.publish.payloads.FRAME_OVERHEAD_BYTES", 4 * 1024**2 - 500)
         async with broker_of(tmp_path, largest_event=len(text)) as (_, session):
             said = await refusal(session.publish([as_event(text)], format="xml"))
             assert f"an event of {len(as_event(text))} bytes" in said

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tamis.covering.compiled import CompiledFilters, Program
+from tamis.covering.compiled import ComparedProgram, CompiledFilters
 from tamis.covering.cubes import Geometry
 from tamis.diagrams import Space
 from tamis.filters import Mode
 from tamis.languages import parse
 
 
-def compiled(text: str) -> tuple[CompiledFilters, Program | None]:
+def compiled(text: str) -> tuple[CompiledFilters, ComparedProgram | None]:
     filters = CompiledFilters(Geometry(Mode.SQL, None, many=False))
     return filters, filters.program(parse(text))
 

@@ -109,3 +109,17 @@ def test_what_leaves_something_is_not_saved_until_it_is_removed(tmp_path: Path) 
     engine.remove("seven")
     engine.save(tmp_path / "engine")
     assert Engine.load(tmp_path / "engine").match({"n": 3}) == ["plain"]
+
+
+def test_an_operator_that_raises_is_undecided_and_all_others_are_answered() -> None:
+    def fail(*_: object) -> bool:
+        raise RuntimeError("boom")
+
+    engine = Engine()
+    engine.add("good", "//a", language="xql")
+    engine.add("bad", query("//a[. $fails$ 'x']", operators={"fails": fail}))
+    documents = ["<r><a>1</a></r>", "<r/>", "<a/>"]
+    assert engine.match_xml(documents[0]) == ["good"]
+    found = engine.match_xml_batch(documents)
+    assert found.undecided == {0: ["bad"], 2: ["bad"]}
+    assert engine.undecided["bad"] == (3, "RuntimeError: boom")

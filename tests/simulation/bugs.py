@@ -378,7 +378,7 @@ def untold_losses() -> Iterator[None]:
     def make(_: Any) -> Any:
         async def say_nothing(self: Notifier, attachment: Any) -> None:
             writer, subscription = self._acknowledgement_writer, attachment.subscription
-            writer.note_told(subscription, {**subscription.untold})
+            writer.note_reported(subscription, {**subscription.untold})
 
         return say_nothing
 

@@ -89,7 +89,9 @@ def test_dropped_events_are_counted_by_reason_and_told_once(quick_path: Path) ->
     assert state.drop_pending_below(5) == {1: 2, 2: 1}
     assert state.drop_pending(range(8, 9), "damage") == {1: 1}
     state.add_dropped("retention", {1: 4, 77: 5})
-    state.note_told([DroppedEvents(1, "retention", 0, told=5), DroppedEvents(9, "x", 0, told=1)])
+    state.note_reported(
+        [DroppedEvents(1, "retention", 0, told=5), DroppedEvents(9, "x", 0, told=1)]
+    )
     state.close()
     state = StateStore(quick_path / "state.db")
     assert state.damaged == ()

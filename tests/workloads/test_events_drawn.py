@@ -14,7 +14,7 @@ from seeds import in_volume
 from tamis.events import Schema, attribute
 from tamis.events.arrow import batch_of_arrow
 from tamis.workloads import Workload, shipped
-from tamis.workloads.distributions import Stream
+from tamis.workloads.distributions import RandomStream
 from tamis.workloads.event_columns import sampled
 
 COUNT = 20_000
@@ -91,12 +91,12 @@ def test_bad_arguments_are_refused() -> None:
 
 def test_a_stream_is_one_sequence_wherever_one_begins_to_read() -> None:
     for width in (1, 2, 3, 5, 64):
-        stream = Stream(9, "x", width=width)
+        stream = RandomStream(9, "x", width=width)
         whole = stream.rows(0, 50)
         for first in range(50):
             assert np.array_equal(stream.rows(first, 50), whole[first:])
-    assert not np.array_equal(Stream(9, "x").rows(0, 5), Stream(9, "y").rows(0, 5))
-    assert not np.array_equal(Stream(8, "x").rows(0, 5), Stream(9, "x").rows(0, 5))
+    assert not np.array_equal(RandomStream(9, "x").rows(0, 5), RandomStream(9, "y").rows(0, 5))
+    assert not np.array_equal(RandomStream(8, "x").rows(0, 5), RandomStream(9, "x").rows(0, 5))
 
 
 # --- distributions ------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ def test_the_schema_knows_types_and_several_values() -> None:
 
 @pytest.mark.parametrize(("width", "choices"), [(1, 1), (2, 5), (5, 5), (3, 4)])
 def test_every_choice_of_some_is_equally_likely(width: int, choices: int) -> None:
-    rows = Stream(1, "choices", width=width).rows(0, COUNT)
+    rows = RandomStream(1, "choices", width=width).rows(0, COUNT)
     found = Counter(frozenset(row) for row in sampled(rows, choices).tolist())
     assert all(len(row) == width for row in found)
     expected = COUNT / len(found)

@@ -201,3 +201,37 @@ def test_notebooks_show_documents_queries_and_what_they_find_escaped() -> None:
     assert "//b" in query("//b")._repr_html_()
     many = Document.parse(f"<a>{'<b/>' * 500}</a>")
     assert "500 nodes in all" in query("//b").select(many)._repr_html_()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("marks", [2, 3])
+@pytest.mark.parametrize("encoding", [None, "utf-8", "utf-16"])
+def test_marks_of_the_byte_order_hide_no_document_type(marks: int, encoding: str | None) -> None:
+    text = "\ufeff" * marks + '<!DOCTYPE a [<!ENTITY x "yy">]><a b="&x;"/>'
+    with pytest.raises(XMLError, match=r"two byte order marks|document type declaration"):
+        Document.parse(text if encoding is None else text.encode(encoding))
+
+
+def declared(levels: int, on_each: int) -> str:
+    return "".join(
+        "<a " + " ".join(f'xmlns:p{level}_{n}="u"' for n in range(on_each)) + ">"
+        for level in range(levels)
+    )
+
+
+@pytest.mark.parametrize(
+    ("levels", "on_each", "inside"),
+    [(12, 200, "<b/>" * 3_000), (1, 250, "<b/>" * 15_000), (60, 200, '<b p0_0:x=""/>' * 400)],
+)
+def test_many_namespaces_around_many_elements_take_little_time(
+    levels: int, on_each: int, inside: str
+) -> None:
+    text = declared(levels, on_each) + inside + "</a>" * levels
+    before = time.process_time()
+    assert len(Document.parse(text).nodes) > 800
+    assert time.process_time() - before < 2
+
+
+def test_attributes_have_the_prefix_that_was_written() -> None:
+    text = '<a xmlns:p="u" xmlns:q="u"><b p:x="1" q:y="2" z="3" xml:lang="en"/></a>'
+    names = [node.qualified_name for node in Document.parse(text).nodes]
+    assert [name for name in names if name not in {"", "a", "b"}] == ["p:x", "q:y", "z", "xml:lang"]

@@ -235,3 +235,28 @@ def test_a_number_alone_is_neither_true_nor_false(text: str) -> None:
         found.matches(document)
     with pytest.raises(FilterTypeError, match=r"is a number, neither true nor false: compare it"):
         found.translation()
+
+
+def test_ignoring_case_is_work_by_the_length_of_texts() -> None:
+    document = Document.parse("<r><x>" + "Ä" * 100_000 + "</x>" + "<y/>" * 1_000 + "</r>")
+    few = XMLQueryLimits(work=200_000)
+    assert not query("r/x = r/y", limits=few).matches(document)
+    with pytest.raises(LimitError, match="work of one evaluation"):
+        query("r/x $ieq$ r/y", limits=few).matches(document)
+
+
+def test_many_ranges_of_places_are_work() -> None:
+    document = Document.parse("<r>" + "<a/>" * 10_000 + "</r>")
+    ranges = ",".join(["0$to$-1"] * 2_000)
+    with pytest.raises(LimitError, match="work of one evaluation"):
+        query(f"r/a[{ranges}]", limits=XMLQueryLimits(work=100_000)).matches(document)
+
+
+@pytest.mark.parametrize("name", ["नाम", "ชื่อ", "cafe\u0301", "a\u0300", "a·b", "_x-1.2", "Ωmega"])
+@pytest.mark.parametrize("language", ["xql", "xpath"])
+def test_names_are_as_in_xml(name: str, language: str) -> None:
+    document = Document.parse(f"<r><{name}>1</{name}></r>")
+    assert query(f"//{name}", language=language).matches(document)
+    engine = Engine()
+    engine.add("all", f"//{name} = 1", language=language)
+    assert engine.match_xml(document.text) == ["all"]

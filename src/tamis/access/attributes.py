@@ -32,10 +32,10 @@ class _NameTree(NamedTuple):
         return name in self.exact or name.startswith(self.inside)
 
 
-class Attributes:
+class AttributeSet:
     """A set of attributes: those shown, or all, minus those hidden; each with all nested in it.
 
-    >>> seen = Attributes(hidden=["level", "customer"])
+    >>> seen = AttributeSet(hidden=["level", "customer"])
     >>> [seen.include(name) for name in ("price", "level", "levels", "customer.name")]
     [True, False, True, False]
     """
@@ -55,7 +55,7 @@ class Attributes:
     def include_all_in(self, name: str) -> bool:
         """Return whether the set contains an attribute with all that can be nested in it.
 
-        >>> Attributes(hidden=["items.cost"]).include_all_in("items")
+        >>> AttributeSet(hidden=["items.cost"]).include_all_in("items")
         False
         """
         inside = f"{name}."
@@ -78,21 +78,21 @@ def _with_bytes_hidden(names: Iterable[str]) -> set[str]:
     return given | {DATA_AS_BYTES} if any(map(data.cover, given)) else given
 
 
-def project(document: Mapping[str, object], sets: Sequence[Attributes]) -> dict[str, object]:
+def project(document: Mapping[str, object], sets: Sequence[AttributeSet]) -> dict[str, object]:
     """Return decoded JSON reduced to the attributes in one of the sets.
 
     Members without a value are dropped too: an empty object, a null or a gap in a list would
     reveal that something was there.
 
     >>> order = {"price": 5, "by": {"name": "Ann"}, "items": [{"cost": 1}, {"cost": 2, "sku": "a"}]}
-    >>> project(order, [Attributes(hidden=["by.name", "items.cost"])])
+    >>> project(order, [AttributeSet(hidden=["by.name", "items.cost"])])
     {'price': 5, 'items': [{'sku': 'a'}]}
     """
     return _project_members("", document, sets)
 
 
 def _project_members(
-    prefix: str, members: Mapping[str, object], sets: Sequence[Attributes]
+    prefix: str, members: Mapping[str, object], sets: Sequence[AttributeSet]
 ) -> dict[str, object]:
     left = {}
     for key, item in members.items():
@@ -102,7 +102,7 @@ def _project_members(
     return left
 
 
-def _project_item(name: str, item: object, sets: Sequence[Attributes]) -> object:
+def _project_item(name: str, item: object, sets: Sequence[AttributeSet]) -> object:
     """Return a member reduced to the sets, None if nothing is left."""
     # Most members are plain values, and checking for abstract classes first takes longer.
     if type(item) not in TYPE_OF_CLASS:

@@ -17,13 +17,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
-from tamis.access.joining import OPPOSITE, FilterInMode, opposite
+from tamis.access.joining import FilterInMode, opposite
 from tamis.events import Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import FALSE, TRUE, Filter, Mode, all_of, any_of
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Between, Compare, HasKind, In, Present, ValueAtom
+from tamis.filters.atoms import COMPLEMENTS, Between, Compare, HasKind, In, Present, ValueAtom
 from tamis.filters.boolean import And, Constant, Not, Or, TruthSets
 from tamis.filters.modes import UNKNOWN, View, view_of
 from tamis.filters.printing import ANY
@@ -177,7 +177,7 @@ class _FromAbove(TruthSets[Filter]):
             case HasKind():
                 return self._other_kinds(atom)
             case Compare(attribute=name, kind=kind, op=op, value=value):
-                fails: Filter = Compare(name, kind, OPPOSITE[op], value)
+                fails: Filter = Compare(name, kind, COMPLEMENTS[op], value)
             case Between(attribute=name, kind=kind, low=low, high=high):
                 fails = any_of(Compare(name, kind, "<", low), Compare(name, kind, ">", high))
             case In(attribute=name, kind=kind, values=values):

@@ -18,15 +18,13 @@ from tamis.events import Schema
 from tamis.filters import FALSE, TRUE, Filter, FilterLimits, Mode, all_of, any_of
 from tamis.filters.any_text import AnyText, text_attributes
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, Present
+from tamis.filters.atoms import COMPLEMENTS, Atom, Present
 from tamis.filters.boolean import MAX_DEPTH, And, Connective, Constant, Not, Or, TruthSets, Xor
 from tamis.filters.limits import atom_cost
 from tamis.filters.printing import ANY
 
 # A joined filter may be larger than a user's own, within limits.
 JOINED_LIMITS: Final = FilterLimits(atoms=32 * 1024, depth=MAX_DEPTH, steps=32 * 1024)
-
-OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class FilterInMode(NamedTuple):
@@ -136,7 +134,7 @@ def _known(atom: Filter) -> Filter:
 
 def opposite(relation: Relation) -> Relation:
     """Return the comparison that holds for the choices of values for which this one is false."""
-    return Relation.of(OPPOSITE[relation.op], relation.left, relation.right)
+    return Relation.of(COMPLEMENTS[relation.op], relation.left, relation.right)
 
 
 class _TwoValued(TruthSets[Filter]):

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from tamis.access.attributes import Attributes
+from tamis.access.attributes import AttributeSet
 from tamis.access.joining import FilterInMode
 from tamis.access.rights import Rights
 from tamis.access.roles import EVERYTHING, Principal, Role, Scope, is_name, is_role
@@ -69,7 +69,7 @@ class _ScopeTable(_TomlTable):
     language: str = "tamis"
     mode: str = Mode.SQL.value
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> AttributeSet:
         raise NotImplementedError
 
 
@@ -77,16 +77,16 @@ class _SeeTable(_ScopeTable):
     show: list[NonEmptyName] | None = None
     hide: list[NonEmptyName] = []
 
-    def attributes(self) -> Attributes:
-        return Attributes(shown=self.show, hidden=self.hide)
+    def attributes(self) -> AttributeSet:
+        return AttributeSet(shown=self.show, hidden=self.hide)
 
 
 class _PublishTable(_ScopeTable):
     allow: list[NonEmptyName] | None = None
     forbid: list[NonEmptyName] = []
 
-    def attributes(self) -> Attributes:
-        return Attributes(shown=self.allow, hidden=self.forbid)
+    def attributes(self) -> AttributeSet:
+        return AttributeSet(shown=self.allow, hidden=self.forbid)
 
 
 class _QuotasTable(_TomlTable):

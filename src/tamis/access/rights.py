@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from tamis.access.attributes import DATA_AS_BYTES, Attributes, project
+from tamis.access.attributes import DATA_AS_BYTES, AttributeSet, project
 from tamis.access.every_value import from_above, has_single_values
 from tamis.access.joining import FilterInMode, in_sql_mode, join, without_attributes
 from tamis.access.quotas import Quotas
@@ -34,7 +34,7 @@ class Sight:
 
     __slots__ = ("_schema", "_sets")
 
-    def __init__(self, sets: Sequence[Attributes], schema: Schema | None = None) -> None:
+    def __init__(self, sets: Sequence[AttributeSet], schema: Schema | None = None) -> None:
         self._sets = sets
         self._schema = schema
 
@@ -286,7 +286,7 @@ class Rights:
         return Sight(seeing, self._schema) if seeing else None
 
     @property
-    def _sets(self) -> list[Attributes]:
+    def _sets(self) -> list[AttributeSet]:
         return [scope.attributes for scope in self._seeing]
 
 
@@ -299,11 +299,11 @@ def _is_unlimited(scope: Scope) -> bool:
     return scope.has_all_events and scope.attributes.are_all
 
 
-def _include(sets: Iterable[Attributes], name: str) -> bool:
+def _include(sets: Iterable[AttributeSet], name: str) -> bool:
     return any(attributes.include(name) for attributes in sets)
 
 
-def _visible(schema: Schema | None, sets: Iterable[Attributes]) -> Schema | None:
+def _visible(schema: Schema | None, sets: Iterable[AttributeSet]) -> Schema | None:
     if schema is None:
         return None
     return Schema({name: declared for name, declared in schema.items() if _include(sets, name)})

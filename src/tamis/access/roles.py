@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tamis.access.attributes import Attributes
+from tamis.access.attributes import AttributeSet
 from tamis.access.documents import holds_for_document
 from tamis.access.every_value import holds_for_every_value
 from tamis.access.joining import FilterInMode
@@ -63,7 +63,7 @@ class Scope(NamedTuple):
     """Some events, and some of their attributes."""
 
     condition: FilterInMode = FilterInMode(TRUE, Mode.SQL)
-    attributes: Attributes = Attributes()
+    attributes: AttributeSet = AttributeSet()
 
     def has(self, event: Event, schema: Schema | None) -> bool:
         """Return whether an event is in the scope, whichever of its values one looks at."""

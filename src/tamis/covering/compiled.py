@@ -59,7 +59,7 @@ FEW: Final = 1
 MIN_WASTE: Final = 1 << 18
 
 
-class Program(NamedTuple):
+class ComparedProgram(NamedTuple):
     """A filter that kernels compare, or what is known about another."""
 
     words: ProgramWords
@@ -72,7 +72,7 @@ class Program(NamedTuple):
         return len(self.words) == 0
 
 
-NEVER: Final = Program(np.empty(0, np.int32))
+NEVER: Final = ComparedProgram(np.empty(0, np.int32))
 
 
 class Candidate(NamedTuple):
@@ -142,13 +142,13 @@ class CompiledFilters:
 
     # --- making ------------------------------------------------------------------------------
 
-    def program(self, filter_: Filter) -> Program | None:
+    def program(self, filter_: Filter) -> ComparedProgram | None:
         """Return a filter as a program; None if it has none."""
         self._tidy()
         words = self._compiler.program(filter_)
         return None if words is None else self._described(words, is_exact=True)
 
-    def outer_program(self, outer: Outer) -> Program:
+    def outer_program(self, outer: Outer) -> ComparedProgram:
         """Return cubes that contain a filter as a program."""
         words = self._compiler.outer_program(outer)
         if words is None:
@@ -156,20 +156,22 @@ class CompiledFilters:
         found = None if words is None else self._described(words, is_exact=False)
         return found or self.outer_program(None)
 
-    def probing_program(self, probes: list[Probe]) -> Program:
+    def probing_program(self, probes: list[Probe]) -> ComparedProgram:
         """Return the probes of a filter, which those that cover it match."""
         words = self._compiler.probing_program(probes)
         self._make_room()
-        return Program(words, is_exact=False)
+        return ComparedProgram(words, is_exact=False)
 
-    def _described(self, words: ProgramWords, *, is_exact: bool) -> Program | None:
+    def _described(self, words: ProgramWords, *, is_exact: bool) -> ComparedProgram | None:
         self._make_room()
         store = self._store
         heads = store.point_heads, store.range_heads
         found = write_description(words, store.labels, *heads, self._work, self._notes)
         if found == GIVEN_UP:
             return None
-        return NEVER if found == NO_EVENT else Program(words[: words[LENGTH]].copy(), is_exact)
+        return (
+            NEVER if found == NO_EVENT else ComparedProgram(words[: words[LENGTH]].copy(), is_exact)
+        )
 
     def _make_room(self) -> None:
         """Have room for all breakpoints and attributes that there are now."""
@@ -188,7 +190,7 @@ class CompiledFilters:
 
     # --- storing -----------------------------------------------------------------------------
 
-    def add(self, number: FilterNumber, program: Program) -> None:
+    def add(self, number: FilterNumber, program: ComparedProgram) -> None:
         """Store a program."""
         words = program.words
         store = self._store
@@ -243,12 +245,12 @@ class CompiledFilters:
         self._begin(kept, len(old.starts))
         for number, words in zip(numbers.tolist(), programs, strict=True):
             rename(words, used_points, used_attributes, True)
-            self.add(number, Program(words))
+            self.add(number, ComparedProgram(words))
 
     # --- questions ---------------------------------------------------------------------------
 
     def wider(
-        self, program: Program, among: FilterSet, itself: FilterNumber | None
+        self, program: ComparedProgram, among: FilterSet, itself: FilterNumber | None
     ) -> Iterator[Candidate]:
         """Yield the filters that cover one, apart from itself."""
         first = self._scan(WIDER, program, among, FEW, itself)
@@ -260,19 +262,19 @@ class CompiledFilters:
                     yield found
 
     def narrower(
-        self, program: Program, among: FilterSet, itself: FilterNumber | None
+        self, program: ComparedProgram, among: FilterSet, itself: FilterNumber | None
     ) -> list[Candidate]:
         """Return the filters that one covers, apart from itself."""
         return self._scan(NARROWER, program, among, len(self._found), itself)
 
-    def meeting(self, program: Program, among: FilterSet) -> list[Candidate]:
+    def meeting(self, program: ComparedProgram, among: FilterSet) -> list[Candidate]:
         """Return the filters that have an event in common with one."""
         return self._scan(MEETING, program, among, len(self._found), None)
 
     def _scan(
         self,
         task: int,
-        program: Program,
+        program: ComparedProgram,
         among: FilterSet,
         limit: int,
         itself: FilterNumber | None,
@@ -301,7 +303,7 @@ class CompiledFilters:
 
     # --- what others read --------------------------------------------------------------------
 
-    def outer(self, program: Program) -> Outer:
+    def outer(self, program: ComparedProgram) -> Outer:
         """Return cubes that contain a filter: its access literals, and what it always requires."""
         words = program.words
         if words[LITERALS] == UNFILED:
@@ -324,7 +326,7 @@ class CompiledFilters:
         there = [(ends[n], ends[n + 1]) for n, word in enumerate(segments) if word & mask]
         return Cube({self._points.name(int(words[row])): merged(there)}) if there else None
 
-    def corner(self, program: Program) -> Cube:
+    def corner(self, program: ComparedProgram) -> Cube:
         """Return a cube whose lowest corner is the first probe of a filter."""
         words = program.words
         begin = int(words[FIRST_PROBE])

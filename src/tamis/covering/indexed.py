@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final, Unpack
 
-from tamis.covering.compiled import NEVER, Candidate, CompiledFilters, Program
+from tamis.covering.compiled import NEVER, Candidate, ComparedProgram, CompiledFilters
 from tamis.covering.cubes import Outer
 from tamis.covering.filter_sets import FilterNumber, FilterSet
 from tamis.covering.probes import Probe
@@ -33,7 +33,7 @@ class IndexedFilter:
     )
 
     def __init__(
-        self, filter_: Filter, program: Program | None, relations: FilterRelations
+        self, filter_: Filter, program: ComparedProgram | None, relations: FilterRelations
     ) -> None:
         self.filter: Final = filter_
         """Bound to the schema."""
@@ -47,7 +47,7 @@ class IndexedFilter:
         """The ids of the filter, each with its place in the order of adding."""
         self.compile(program)
 
-    def compile(self, program: Program | None) -> None:
+    def compile(self, program: ComparedProgram | None) -> None:
         """Take a program, if there is one."""
         self.is_compiled = program is not None
         """Whether it has a program."""
@@ -96,9 +96,9 @@ class IndexedRelations:
         # In mode `strict`, a filter matches only where all of its atoms are known.
         self._compiles = not self._is_strict
 
-    def _program(self, one: IndexedFilter) -> Program:
+    def _program(self, one: IndexedFilter) -> ComparedProgram:
         if one.number is not None:
-            return Program(self.compiled.words_of(one.number))
+            return ComparedProgram(self.compiled.words_of(one.number))
         return NEVER if one.program is None else one.program
 
     def wider(self, narrow: IndexedFilter, among: FilterSet) -> Iterator[Candidate]:
@@ -120,7 +120,7 @@ class IndexedRelations:
         """Return filters with programs that intersect one, or may."""
         return self.compiled.meeting(self._outer(one), among) if self._compiles else []
 
-    def _outer(self, wide: IndexedFilter) -> Program:
+    def _outer(self, wide: IndexedFilter) -> ComparedProgram:
         """Return the program of a filter, or one of cubes that contain it."""
         if wide.is_compiled:
             return self._program(wide)

@@ -28,6 +28,7 @@ COMPARISONS: Final[dict[str, Callable[[Any, Any], bool]]] = {
 }
 
 # `5 < x` is `x > 5`.
+COMPLEMENTS: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 TEXT_TESTS: Final[dict[str, Callable[[str, str], bool]]] = {

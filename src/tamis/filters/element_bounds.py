@@ -18,13 +18,11 @@ from tamis.events.elements import elements
 from tamis.events.values import brief
 from tamis.filters.any_text import AnyText
 from tamis.filters.arithmetic import Relation
-from tamis.filters.atoms import Atom, Caseless, Compare, Present, ValueAtom
+from tamis.filters.atoms import COMPLEMENTS, Atom, Caseless, Compare, Present, ValueAtom
 from tamis.filters.boolean import FALSE, TRUE, And, Constant, Filter, Not, Or, Xor
 from tamis.filters.element_test import ElementTest, has_element_tests
 from tamis.filters.modes import Mode, view_of
 from tamis.filters.translations import Translation
-
-_OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 ELEMENTS: Final = "elements"
 """How a snapshot calls such residuals."""
@@ -183,7 +181,7 @@ class _ElementBounds(NamedTuple):
         if known is None or not self.is_three_valued:
             return TRUE
         if isinstance(atom, Compare):
-            known = msgspec.structs.replace(atom, op=_OPPOSITE[atom.op])
+            known = msgspec.structs.replace(atom, op=COMPLEMENTS[atom.op])
         return _renamed(known, prefix)
 
 

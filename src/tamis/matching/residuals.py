@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import WorkLimitError
+from tamis.errors import TamisError
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id
@@ -27,7 +27,7 @@ from tamis.matching.store.segments import Segment
 
 
 class UndecidedQuery(NamedTuple):
-    """A subscription whose exact check was too much work."""
+    """A subscription whose exact check was too much work, or whose own functions failed."""
 
     times: int
     """For how many events, each time that they were matched."""
@@ -42,11 +42,13 @@ class UndecidedQueries:
         self._known: dict[Id, UndecidedQuery] = {}
         self._changing: Final = Lock()
 
-    def note(self, id_: Id, error: WorkLimitError) -> None:
+    def note(self, id_: Id, error: Exception) -> None:
         """Note that a subscription was undecided once more."""
+        is_ours = isinstance(error, TamisError)
+        reason = str(error) if is_ours else f"{type(error).__name__}: {error!s:.200}"
         with self._changing:
             before = self._known[id_].times if id_ in self._known else 0
-            self._known[id_] = UndecidedQuery(before + 1, str(error))
+            self._known[id_] = UndecidedQuery(before + 1, reason)
 
     def forget(self, id_: Id) -> None:
         """Forget a subscription that is no more, or another."""
@@ -91,7 +93,7 @@ class ExactCheck:
             if settles and residual.is_settled(given):  # type: ignore[attr-defined]
                 return True
             return residual.holds(given)
-        except WorkLimitError as error:
+        except Exception as error:
             self._queries.note(id_, error)
             self.undecided.setdefault(number, []).append(id_)
             if self._budget is not None:

@@ -50,7 +50,7 @@ def kind_of_operand(value: Comparand) -> Kind | None:
 
 
 Failed = Callable[[Exception], None]
-"""Is told what other people's objects raise while they are looked at."""
+"""Receives exceptions raised by user objects while they are read."""
 
 
 def value_of(given: object, *, exact: bool, failed: Failed | None = None) -> Comparand:

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from tamis.events import Kind
 from tamis.events.values import nearest_number
-from tamis.filters.atoms import Compare, HasKind, In, Present
+from tamis.filters.atoms import COMPLEMENTS, Compare, HasKind, In, Present
 from tamis.filters.boolean import TRUE, And, Filter, Not, Or
 from tamis.filters.build import comparison_of, like, membership_of, regular, text_test
 from tamis.filters.translations import Translation
@@ -40,7 +40,6 @@ from tamis.objects.patterns import (
 )
 from tamis.objects.remembering import ReadOnce
 
-COMPLEMENTS: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MAX_EXACT_PARITY: Final = 4
 """The parity of more terms is left to check: its formula doubles with each."""
 

@@ -1,4 +1,4 @@
-"""What happens to a broker, as its router is told, one after the other."""
+"""Inputs to a broker's router, in order."""
 
 from __future__ import annotations
 

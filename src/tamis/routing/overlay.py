@@ -42,7 +42,7 @@ class OverlayMap:
         self._name: Final = name
         self._links: Final[dict[str, BrokerEntry]] = {}
         # As peers have told it, without themselves.
-        self._told: Final[dict[str, dict[str, BrokerEntry]]] = {}
+        self._reported: Final[dict[str, dict[str, BrokerEntry]]] = {}
         # By broker and link: the brokers that can be reached without coming back here.
         self._reached: Final[dict[str, dict[str, BrokerEntry]]] = {}
         self._announced: Final[dict[str, dict[str, BrokerEntry]]] = {}
@@ -58,8 +58,11 @@ class OverlayMap:
         """Return the brokers that a link leads to, the peer first."""
         if peer not in self._links:
             return []
-        told = self._told[peer]
-        return [self._links[peer], *(one for one in told.values() if self._is_reached(peer, one))]
+        reported = self._reported[peer]
+        return [
+            self._links[peer],
+            *(one for one in reported.values() if self._is_reached(peer, one)),
+        ]
 
     def _is_reached(self, peer: str, entry: BrokerEntry) -> bool:
         return peer in self._reached.get(entry.id, ())
@@ -83,9 +86,9 @@ class OverlayMap:
 
     def _way(self, broker: str, peer: str) -> list[str]:
         """Return the ids from a link's peer to a broker behind it."""
-        told, way = self._told[peer], [broker]
-        while way[-1] != peer and way[-1] in told and len(way) <= len(told):
-            way.append(told[way[-1]].parent)
+        reported, way = self._reported[peer], [broker]
+        while way[-1] != peer and way[-1] in reported and len(way) <= len(reported):
+            way.append(reported[way[-1]].parent)
         return way[::-1]
 
     def _shown(self, broker: str) -> str:
@@ -96,23 +99,25 @@ class OverlayMap:
 
     # --- what peers tell ---------------------------------------------------------------------
 
-    def greeted(self, peer: str, name: str, generation: int, told: Iterable[BrokerEntry]) -> None:
+    def greeted(
+        self, peer: str, name: str, generation: int, reported: Iterable[BrokerEntry]
+    ) -> None:
         """Note a link and all the brokers behind it."""
         entry = BrokerEntry(peer, self._broker, generation, name)
         self._links[peer] = entry
         self._reach(peer, entry)
-        former = self._told.setdefault(peer, {})
-        self.change(peer, told, [*former])
+        former = self._reported.setdefault(peer, {})
+        self.change(peer, reported, [*former])
 
     def change(self, peer: str, add: Iterable[BrokerEntry], remove: Iterable[str]) -> None:
         """Note brokers that have come, or changed, or gone behind a link."""
-        told, gone = self._told[peer], {*remove}
-        was_cyclic = self._broker in told
+        reported, gone = self._reported[peer], {*remove}
+        was_cyclic = self._broker in reported
         for broker in gone:
-            told.pop(broker, None)
+            reported.pop(broker, None)
         new = {entry.id: entry for entry in add if entry.id != peer}
-        told.update(new)
-        if was_cyclic or self._broker in told:
+        reported.update(new)
+        if was_cyclic or self._broker in reported:
             new = self._outside(peer)
             gone = {broker for broker, places in self._reached.items() if peer in places}
         for broker in gone - new.keys() - {peer}:
@@ -122,9 +127,9 @@ class OverlayMap:
 
     def _outside(self, peer: str) -> dict[str, BrokerEntry]:
         """Return the brokers that a link leads to, but not only through this broker."""
-        told = self._told[peer]
+        reported = self._reported[peer]
         children: dict[str, list[BrokerEntry]] = {}
-        for entry in told.values():
+        for entry in reported.values():
             children.setdefault(entry.parent, []).append(entry)
         found, ways = {}, [peer]
         while ways:
@@ -136,7 +141,7 @@ class OverlayMap:
 
     def removed(self, peer: str) -> None:
         """Forget a link and all that is behind it."""
-        for broker in [*self._told.pop(peer, ())]:
+        for broker in [*self._reported.pop(peer, ())]:
             self._lose(peer, broker)
         self._links.pop(peer, None)
         self._lose(peer, peer)
@@ -200,16 +205,16 @@ class OverlayMap:
 
     def _cycle_through(self, peer: str) -> Cycle | None:
         """Return the cycle that a link is part of, if the peers at both of its ends tell of it."""
-        told = self._told[peer]
-        if self._broker not in told:
+        reported = self._reported[peer]
+        if self._broker not in reported:
             return None
         way = self._way(self._broker, peer)
         # A cycle comes back over another link of ours, and its peer is told of it as well. Without
         # that, a broker far away could claim one, and so end links of others.
-        if way[0] != peer or len(way) < 3 or self._broker not in self._told.get(way[-2], ()):
+        if way[0] != peer or len(way) < 3 or self._broker not in self._reported.get(way[-2], ()):
             return None
         links = [(self._links[peer].generation, sorted((self._broker, peer)))]
-        links += [(told[near].generation, sorted((far, near))) for far, near in pairwise(way)]
+        links += [(reported[near].generation, sorted((far, near))) for far, near in pairwise(way)]
         _, youngest = max(links)
         return Cycle((self._broker, *way), frozenset(youngest))
 

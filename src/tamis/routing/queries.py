@@ -55,7 +55,7 @@ from tamis.routing.running_query import (
 
 BATCH_BYTES: Final = 64 * 1024
 """About as much is passed on at once."""
-LINGER_SECONDS: Final = 10.0
+FINISHED_QUERY_SECONDS: Final = 10.0
 """How long rows wait for a slow reader, at the least, after the last source has answered."""
 HOP_SHARE: Final = 0.1
 MAX_HOP_SECONDS: Final = 0.5
@@ -555,7 +555,7 @@ class QueryRouter:
             self._stop(query, target)
         query.windows.clear()
         query.is_closing = True
-        query.deadline = max(query.deadline, self._now + LINGER_SECONDS)
+        query.deadline = max(query.deadline, self._now + FINISHED_QUERY_SECONDS)
         if query.state is not None and query.asker is None:
             query.waiting.extend((QueryTarget(), row) for row in query.state.rows())
             query.cut |= query.state.is_cut

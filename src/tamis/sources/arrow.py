@@ -18,6 +18,7 @@ from tamis.events import Kind
 from tamis.filters import Filter
 from tamis.filters.atoms import (
     COMPARISONS,
+    COMPLEMENTS,
     Between,
     Compare,
     HasKind,
@@ -30,7 +31,6 @@ from tamis.sources.bounds import Bounds
 from tamis.sources.table import ColumnSummary, SourceTable, TableRow, file_version, plain_row
 
 MAX_VALUES: Final = 16
-NEGATED: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _TEXT_TESTS: Final = {
     "contains": pc.match_substring,
     "starts with": pc.starts_with,
@@ -107,7 +107,7 @@ class ArrowBounds(Bounds[ArrowExpression]):
         column = pc.field((atom.attribute,)) if isinstance(atom, ValueAtom) else None
         match atom:
             case Compare(op=op, value=value):
-                return self._compare(column, type_, op if truth else NEGATED[op], value)
+                return self._compare(column, type_, op if truth else COMPLEMENTS[op], value)
             case Between(low=low, high=high):
                 ends = [
                     self._compare(column, type_, ">=" if truth else "<", low),

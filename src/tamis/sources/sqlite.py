@@ -12,6 +12,7 @@ from tamis.errors import TamisError
 from tamis.events import Kind
 from tamis.filters import Filter
 from tamis.filters.atoms import (
+    COMPLEMENTS,
     Between,
     Compare,
     HasKind,
@@ -20,7 +21,7 @@ from tamis.filters.atoms import (
     TextTest,
     ValueAtom,
 )
-from tamis.sources.arrow import MAX_VALUES, NEGATED
+from tamis.sources.arrow import MAX_VALUES
 from tamis.sources.bounds import Bounds
 from tamis.sources.table import ColumnSummary, SourceTable, TableRow, file_version, plain_row
 
@@ -74,7 +75,7 @@ class SqliteBounds(Bounds[Condition]):
                 # Booleans, timestamps and bits are of other kinds than what SQLite has.
                 return "0", ()
             case Compare(op=op, value=value):
-                return _compared(name, op if truth else NEGATED[op], value)
+                return _compared(name, op if truth else COMPLEMENTS[op], value)
             case Between(low=low, high=high):
                 ends = [
                     _compared(name, ">=" if truth else "<", low),

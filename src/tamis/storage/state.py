@@ -468,7 +468,7 @@ class StateStore(AdministrationTables):
             DroppedEvents(*row[:-1]) for row in self._whole(DROPPED, self._rows(DROPPED.select))
         ]
 
-    def note_told(self, told: Iterable[DroppedEvents]) -> None:
+    def note_reported(self, told: Iterable[DroppedEvents]) -> None:
         """Note that subscribers know of dropped events: of `told` more for each reason."""
         with self._change(lasting=False) as (connection, *_):
             for row in told:

@@ -28,7 +28,7 @@ _ASIDE: Final = 1 << 192
 """The counter where continuations of rows begin, far beyond the rows themselves."""
 
 
-class Stream:
+class RandomStream:
     """An endless stream of rows of numbers in [0, 1)."""
 
     def __init__(self, seed: int, *name: str, width: int = 1) -> None:

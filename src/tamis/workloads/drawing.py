@@ -8,7 +8,7 @@ from itertools import accumulate, chain
 from math import ceil
 from typing import Final
 
-from tamis.workloads.distributions import Distribution, Stream, Window
+from tamis.workloads.distributions import Distribution, RandomStream, Window
 from tamis.workloads.grammar import (
     START,
     Alternative,
@@ -65,7 +65,7 @@ class Drawer:
         self._draws: dict[str, Draw] = {}
         self._started: set[str] = set()
         self._start = self._reference(START)
-        self._stream = Stream(seed, "filters", width=self._width(START))
+        self._stream = RandomStream(seed, "filters", width=self._width(START))
 
     def texts(self, first: int, last: int) -> Iterator[str]:
         """Yield the filters from `first` to `last`, exclusive, as text."""
@@ -167,7 +167,7 @@ class Drawer:
     def _pool(self, name: str, pool: Pool) -> Draw:
         if self._checking is not None:
             return self._reference(pool.rule)
-        stream = Stream(self._seed, "pool", name, width=self._width(pool.rule))
+        stream = RandomStream(self._seed, "pool", name, width=self._width(pool.rule))
         make, rank_of = self._reference(pool.rule), pool.ranks.one
         kept: dict[int, Drawn] = {}
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from tamis.workloads.declarations import AttributeSource, Form, Group
-from tamis.workloads.distributions import Stream, WeightedRanks, column_arrow_type
+from tamis.workloads.distributions import RandomStream, WeightedRanks, column_arrow_type
 
 
 def arrow_schema(attributes: Mapping[str, AttributeSource]) -> pa.Schema:
@@ -51,7 +51,7 @@ class EventDrawer:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _column(self, what: str, name: str, first: int, last: int) -> NDArray[np.float64]:
-        return Stream(self._seed, what, name).column(first, last)
+        return RandomStream(self._seed, what, name).column(first, last)
 
     # --- presence --------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class EventDrawer:
         )
         if absent is not None:
             counts[absent] = 0
-        rows = Stream(self._seed, "value", name, width=source.most).rows(first, last)
+        rows = RandomStream(self._seed, "value", name, width=source.most).rows(first, last)
         flat = source.distribution.column(rows[np.arange(source.most) < counts[:, None]])
         return _lists(counts, flat, absent)
 
@@ -99,8 +99,10 @@ class EventDrawer:
         self, name: str, group: Group, member: NDArray[np.bool_], first: int, last: int
     ) -> dict[str, pa.Array]:
         """Return the columns of a group; most of their cells are empty."""
-        drawn = Stream(self._seed, "chosen", name, width=group.count).rows(first, last)
-        values = Stream(self._seed, "grouped", name, width=group.count).rows(first, last)[member]
+        drawn = RandomStream(self._seed, "chosen", name, width=group.count).rows(first, last)
+        values = RandomStream(self._seed, "grouped", name, width=group.count).rows(first, last)[
+            member
+        ]
         chosen = sampled(drawn[member], len(group.of))
         events = np.repeat(np.flatnonzero(member), group.count)
         order = np.argsort(chosen, axis=None, kind="stable")

@@ -91,7 +91,7 @@ class Document:
         top = _parsed_at_once(encoded, bounds)
         if top is not None:
             return cls(decoded, top)
-        top = _Parsing(bounds).parse(encoded)
+        top = _without_document_type(_Parsing(bounds).parse(encoded))
         nodes = add_tree(top)
         # The parser has not counted texts: there are at most two for each of the others.
         if len(nodes) - 1 > bounds.nodes:
@@ -153,15 +153,19 @@ def _parsed_at_once(encoded: bytes, limits: XMLLimits) -> Any:
 
     Counting while parsing takes several times as long; a mistake is explained there, too.
     """
-    # A node takes two bytes at the least.
+    # A node takes two bytes at the least. Namespaces are counted by their declarations: XPath would
+    # look for those of each element in all around it, which takes quadratic time.
     if len(encoded) > min(_CHUNK_BYTES, 2 * limits.nodes, limits.value):
+        return None
+    if encoded.count(b"xmlns") > limits.attributes // 2:
         return None
     try:
         top = etree.fromstring(encoded, _PARSER)
     except etree.XMLSyntaxError:
         return None
+    _without_document_type(top)
     # So many attributes take five bytes each, and so many elements inside each other seven.
-    if len(encoded) > 5 * limits.attributes and _more_attributes_than(limits.attributes)(top):
+    if len(encoded) > 5 * limits.attributes and _more_attributes_than(limits.attributes // 2)(top):
         return None
     if len(encoded) > 7 * limits.depth and _deeper_than(limits.depth)(top):
         return None
@@ -170,8 +174,8 @@ def _parsed_at_once(encoded: bytes, limits: XMLLimits) -> Any:
 
 @lru_cache(maxsize=16)
 def _more_attributes_than(limit: int) -> Any:
-    """Return what finds out whether an element may have more attributes and declarations."""
-    return etree.XPath(f"boolean(//*[count(@*) + count(namespace::*) > {limit}])")
+    """Return what finds out whether an element has more attributes."""
+    return etree.XPath(f"boolean(//*[count(@*) > {limit}])")
 
 
 @lru_cache(maxsize=16)
@@ -181,11 +185,21 @@ def _deeper_than(depth: int) -> Any:
 
 
 def _encoded(text: str) -> bytes:
+    bare = text.removeprefix("\ufeff")
+    if bare.startswith("\ufeff"):
+        # The parser would skip it, and then see what `_refuse_document_type` has not.
+        raise XMLError("it begins with two byte order marks; leave one out")
     try:
-        return text.removeprefix("\ufeff").encode()
+        return bare.encode()
     except UnicodeEncodeError as error:
         place = f"character {error.start + 1:,}"
         raise XMLError("a lone surrogate is not a character of XML", place=place) from None
+
+
+_NO_DOCUMENT_TYPE: Final = (
+    "a document type declaration (<!DOCTYPE …>) is not accepted, because entities can make a "
+    "document huge or read files; leave it out, and write characters as &#…;"
+)
 
 
 def _refuse_document_type(text: str) -> None:
@@ -195,11 +209,14 @@ def _refuse_document_type(text: str) -> None:
     if text.startswith("<!DOCTYPE", end):
         line = text.count("\n", 0, end) + 1
         column = end - (text.rfind("\n", 0, end) + 1) + 1
-        raise XMLError(
-            "a document type declaration (<!DOCTYPE …>) is not accepted, because entities can "
-            "make a document huge or read files; leave it out, and write characters as &#…;",
-            place=f"line {line}, column {column}",
-        )
+        raise XMLError(_NO_DOCUMENT_TYPE, place=f"line {line}, column {column}")
+
+
+def _without_document_type(top: Any) -> Any:
+    """Return the outermost element; refuse a DTD that the parser has seen, and we have not."""
+    if top.getroottree().docinfo.internalDTD is not None:
+        raise XMLError(_NO_DOCUMENT_TYPE)
+    return top
 
 
 class _Parsing:

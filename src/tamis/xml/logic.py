@@ -118,5 +118,7 @@ class Subscript(NamedTuple):
         for first, last in self.ranges:
             low = first if first >= 0 else size + first
             high = last if last >= 0 else size + last
-            places.update(range(max(low, 0), min(high, size - 1) + 1))
+            kept = range(max(low, 0), min(high, size - 1) + 1)
+            evaluation.spend(1 + len(kept))
+            places.update(kept)
         return [node for place, node in enumerate(nodes) if place in places]

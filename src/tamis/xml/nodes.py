@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 from xml.sax.saxutils import escape, quoteattr
 
@@ -219,9 +220,14 @@ def _element(source: Any, parent: XMLNode) -> XMLNode:
 def _attribute_prefix(source: Any, place: int, namespace: str) -> str:
     if namespace == XML_NAMESPACE:
         return "xml"
-    known = [prefix for prefix, uri in source.nsmap.items() if prefix and uri == namespace]
-    # lxml does not tell which of several prefixes an attribute has.
-    return known[0] if len(known) == 1 else str(source.xpath(f"name(@*[{place}])")).split(":")[0]
+    # lxml tells the prefix of an attribute only so. Its `nsmap` is made of all that is declared
+    # around an element, for each element again.
+    return str(_attribute_name(place)(source)).split(":")[0]
+
+
+@lru_cache(maxsize=1024)
+def _attribute_name(place: int) -> Any:
+    return etree.XPath(f"name(@*[{place}])")
 
 
 def _add_text(text: str | None, parent: XMLNode) -> None:

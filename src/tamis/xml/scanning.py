@@ -15,7 +15,13 @@ from tamis.xml.work import MAX_QUERY_DEPTH, XMLQueryLimits
 
 Parsed = TypeVar("Parsed")
 
-NAME: Final = r"[^\W\d][\w.\-·]*+"
+# As XML defines names, without colons.
+_NAME_START: Final = (
+    "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d"
+    "\u2070-\u218f\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+NAME: Final = rf"[{_NAME_START}][{_NAME_START}0-9.\-·\u0300-\u036f\u203f\u2040]*+"
+_BEGINS_NAME: Final = re.compile(f"[{_NAME_START}]")
 QUOTED: Final = r"\"[^\"]*+\"?|'[^']*+'?"
 _DECLARATION: Final = ("declare", "namespace")
 _MEANT: Final = {"==": 'write "=" once', "&&": 'write "and"', "||": 'write "or"'}
@@ -31,7 +37,7 @@ class QueryToken(NamedTuple):
     @property
     def is_name(self) -> bool:
         """Return whether it is a name, with or without a prefix."""
-        return self.text[:1].isalpha() or self.text[:1] == "_"
+        return _BEGINS_NAME.match(self.text) is not None
 
     @property
     def is_quoted(self) -> bool:

@@ -6,12 +6,10 @@ from datetime import date, datetime
 from typing import Final, NamedTuple
 
 from tamis.events import Kind
-from tamis.filters.atoms import Compare, HasKind, Present, ValueAtom, caseless
+from tamis.filters.atoms import COMPLEMENTS, Compare, HasKind, Present, ValueAtom, caseless
 from tamis.filters.boolean import TRUE, And, Constant, Filter, Not, Or
 from tamis.xml.node_patterns import NodePattern
 from tamis.xml.values import XQLValue
-
-COMPLEMENTS: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 MAX_LITERAL: Final = 1_000
 """Longer texts are not compared in the engine: events have the first 1,024 characters."""

@@ -9,7 +9,7 @@ from tamis.xml.axes import in_document_order
 from tamis.xml.nodes import XML_NAMESPACE, XMLKind, XMLNode
 from tamis.xml.paths import NodeExpression, NodePath, OrderedNodes
 from tamis.xml.values import XQLValue, comparison_holds, without_extra_space
-from tamis.xml.work import Evaluation, Focus
+from tamis.xml.work import CHARACTERS_PER_NODE, Evaluation, Focus
 
 UserOperator = Callable[[XQLValue, XQLValue], bool]
 """A user's own comparison of the text of a node, or another value, with another."""
@@ -191,6 +191,10 @@ class XQLComparison(NamedTuple):
         lefts = self.left.values(evaluation, focus)
         rights = self.right.values(evaluation, focus)
         evaluation.spend(len(lefts) * len(rights))
+        if self.is_caseless:
+            # Each pair is folded.
+            folded = len(rights) * _characters(lefts) + len(lefts) * _characters(rights)
+            evaluation.spend(folded // CHARACTERS_PER_NODE)
         hold = (any(self._holds(left, right) for right in rights) for left in lefts)
         return all(hold) if self.of_all else any(hold)
 
@@ -199,6 +203,10 @@ class XQLComparison(NamedTuple):
             return bool(self.user(left, right))
         cast = self.left.is_cast and self.right.is_cast
         return comparison_holds(self.op, left, right, cast=cast, caseless=self.is_caseless)
+
+
+def _characters(values: Sequence[XQLValue]) -> int:
+    return sum(len(value) for value in values if isinstance(value, str))
 
 
 class NearestAncestor(NamedTuple):

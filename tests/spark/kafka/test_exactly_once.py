@@ -127,7 +127,7 @@ def test_a_reader_of_what_is_committed_sees_each_match_once(tmp_path: Path) -> N
 
 
 def test_a_server_that_does_not_answer_is_one_sentence(tmp_path: Path) -> None:
-    sink = KafkaSink("127.0.0.1:9", "matches", patience=0.2)
+    sink = KafkaSink("127.0.0.1:9", "matches", timeout=0.2)
     with pytest.raises(SparkError, match=r"^results cannot be sent to the topic matches of Kafka"):
         sink.check(SinkOwner("stream", record_folder(tmp_path), has_begun=False))
 

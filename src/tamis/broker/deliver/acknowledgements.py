@@ -91,7 +91,7 @@ class AcknowledgementWriter:
             self.unwritten.queues[queue] = None
             self.unwritten.work.set()
 
-    def note_told(self, subscription: ActiveSubscription, told: Mapping[str, int]) -> None:
+    def note_reported(self, subscription: ActiveSubscription, told: Mapping[str, int]) -> None:
         """Write that a subscriber knows of losses, by reason."""
         if isinstance(subscription.queue, DiskQueue):
             self._told += [
@@ -178,7 +178,7 @@ class AcknowledgementWriter:
         while not is_written:
             try:
                 if told:
-                    await self._executor.run(self._state.note_told, told)
+                    await self._executor.run(self._state.note_reported, told)
                     del self._told[: len(told)]
                     told = ()
                 if flushes:

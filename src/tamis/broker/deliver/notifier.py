@@ -290,9 +290,9 @@ class Notifier:
                 reason, count = next(iter(untold.items()))
                 dropped = Dropped(subscription=attachment.id, count=count, reason=reason)
                 await attachment.sink.send(dropped)
-                writer.note_told(subscription, {reason: untold.pop(reason)})
+                writer.note_reported(subscription, {reason: untold.pop(reason)})
         finally:
-            subscription.keep_untold(untold)
+            subscription.keep_unreported(untold)
 
     # --- fetching --------------------------------------------------------------------------------
 

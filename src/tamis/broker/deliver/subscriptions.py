@@ -277,9 +277,9 @@ class ActiveSubscription:
         """Count events that were lost; the subscriber knows of some of them."""
         self.dropped += events
         if events > told:
-            self.keep_untold({reason: events - told})
+            self.keep_unreported({reason: events - told})
 
-    def keep_untold(self, losses: Mapping[str, int]) -> None:
+    def keep_unreported(self, losses: Mapping[str, int]) -> None:
         """Keep losses, by reason, that could not be reported to the subscriber."""
         for reason, count in losses.items():
             self.untold[reason] = self.untold.get(reason, 0) + count

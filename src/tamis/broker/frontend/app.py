@@ -29,7 +29,7 @@ from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import JSON
 from tamis.broker.frontend.http.routes import OPERATIONS
 from tamis.broker.frontend.peer_socket import PeerApp
-from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.frontend.websocket import WebSocketApp
 from tamis.errors import RefusedError
 from tamis.protocol import Code
@@ -75,7 +75,7 @@ def _document(tokens_required: bool) -> bytes:
     return msgspec.json.encode(openapi.document(ALL, tokens_required=tokens_required))
 
 
-def create_app(broker: Broker, streams: Streams) -> ASGIApp:
+def create_app(broker: Broker, streams: OpenStreams) -> ASGIApp:
     """Return the ASGI application of a broker."""
     settings = broker.settings
     frontend = Frontend(broker, settings, streams)

@@ -26,7 +26,7 @@ from tamis.broker.frontend.protocols import (
     TLSGate,
     WebSocketProtocol,
 )
-from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
@@ -94,7 +94,7 @@ async def _serve(settings: BrokerSettings) -> None:
         async with await _open_broker(settings) as broker:
             # Publishers need not wait for what only matching needs.
             broker.supervisor.start("loader of kernels", _load_kernels(broker.health))
-            streams = Streams()
+            streams = OpenStreams()
             config = _config(create_app(broker, streams), settings)
             server = Server(config, streams, _address(settings, bound))
             index = broker.subscription_index
@@ -167,7 +167,7 @@ class Server(uvicorn.Server):
 
     config: ServerConfig
 
-    def __init__(self, config: ServerConfig, streams: Streams, address: str) -> None:
+    def __init__(self, config: ServerConfig, streams: OpenStreams, address: str) -> None:
         super().__init__(config)
         self._streams = streams
         self._address = address

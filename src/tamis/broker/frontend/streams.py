@@ -19,7 +19,7 @@ class OpenStream(Protocol):
         """Finish the work in progress, then end."""
 
 
-class Streams:
+class OpenStreams:
     """All streams that are open now."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class _LongPoll:
 
 
 async def long_poll(
-    streams: Streams, receive: Receive, waiting: Coroutine[Any, Any, T]
+    streams: OpenStreams, receive: Receive, waiting: Coroutine[Any, Any, T]
 ) -> T | None:
     """Return the result, or None as soon as the client disconnects or the broker stops."""
     poll = _LongPoll()

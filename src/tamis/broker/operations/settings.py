@@ -137,7 +137,7 @@ PREFIX: Final = "TAMIS_"
 I_KNOW: Final = "yes, I know"
 """The consent required to run without TLS or tokens where others can reach the broker."""
 
-FRAME_AROUND_AN_EVENT: Final = 4096
+FRAME_OVERHEAD_BYTES: Final = 4096
 
 KnownRisk = Literal["yes, I know"]
 
@@ -411,11 +411,11 @@ class BrokerSettings(BaseModel):
 
     @model_validator(mode="after")
     def _events_fit_into_frames(self) -> BrokerSettings:
-        if self.largest_event + FRAME_AROUND_AN_EVENT > self.largest_frame:
+        if self.largest_event + FRAME_OVERHEAD_BYTES > self.largest_frame:
             raise ValueError(
                 f"an event of largest_event = {self.largest_event:,} bytes does not fit into a "
                 f"frame of largest_frame = {self.largest_frame:,}, which needs "
-                f"{FRAME_AROUND_AN_EVENT:,} bytes more"
+                f"{FRAME_OVERHEAD_BYTES:,} bytes more"
             )
         return self
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
-from tamis.broker.operations.settings import FRAME_AROUND_AN_EVENT
+from tamis.broker.operations.settings import FRAME_OVERHEAD_BYTES
 from tamis.broker.publish.documents import DocumentReader
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
 from tamis.events import (
@@ -243,7 +243,7 @@ class MixedEvents:
 def refuse_larger(texts: Sequence[bytes], format_: str, most: float, largest_frame: int) -> None:
     """Refuse events that are too large; a document counts without the escapes of JSON."""
     for index, text in enumerate(texts):
-        is_deliverable = len(text) + FRAME_AROUND_AN_EVENT <= largest_frame
+        is_deliverable = len(text) + FRAME_OVERHEAD_BYTES <= largest_frame
         size = event_size(text, format_) if is_deliverable else len(text)
         if size > most:
             message = f"an event of {size:,} bytes exceeds the limit of {most:,.0f}"

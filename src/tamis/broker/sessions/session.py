@@ -430,7 +430,7 @@ class Session(Inspection, Queries, Advertising, Administration):
     def note_answered(self) -> None:
         """Note that the last answer was sent, so that the losses which it tells are known."""
         if self._telling is not None:
-            self._services.acknowledgement_writer.note_told(*self._telling)
+            self._services.acknowledgement_writer.note_reported(*self._telling)
             self._telling = None
 
     async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
@@ -557,7 +557,7 @@ class Session(Inspection, Queries, Advertising, Administration):
         self.end_advertisements()
         if self._telling is not None:
             subscription, untold = self._telling
-            subscription.keep_untold(untold)
+            subscription.keep_unreported(untold)
             subscription.queue.wake()
         for attachment in [*self._attachments]:
             await self.detach(attachment)

@@ -133,7 +133,8 @@ def pub(
 ) -> int:
     """Publish events: the broker stores each, and sends it to every matching subscription.
 
-    A line that is not an event is rejected: it is reported on standard error, and the rest goes on.
+    A line that is not an event is rejected: it is reported on standard error, and the remaining
+    lines are published.
     """
     if event and events is not None:
         raise mistake("give a file or --event, not both")

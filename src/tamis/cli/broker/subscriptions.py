@@ -52,7 +52,7 @@ tamis subscriptions delete laptop-7
 [bold]Exit code[/bold]
 
 0 success
-1 what was to be requeued or discarded is no dead letter
+1 the event to requeue or discard is not a dead letter
 2 a mistake, or the broker refused"""
 
 _DEAD_LETTERS_PER_CALL: Final = 1000

@@ -147,7 +147,8 @@ def match(
 ) -> int:
     """Match events against filters, and show the ids of the filters that each event satisfies.
 
-    A line that is not an event is rejected: it is reported on standard error, and the rest goes on.
+    A line that is not an event is rejected: it is reported on standard error, and the remaining
+    lines are matched.
     """
     if raw and format_ is not TableFormat.AUTO:
         raise mistake("--raw writes lines as they were read: leave --format out")

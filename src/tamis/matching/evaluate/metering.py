@@ -78,7 +78,7 @@ class _TimeTaken(NamedTuple):
 _UNKNOWN: Final = _TimeTaken(0.0, 0)
 
 
-class _Records:
+class _BudgetRecords:
     """What a budget keeps of one compiled set."""
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class MatchingBudget:
         self._accounts: WeakValueDictionary[Hashable, BudgetAccount] = WeakValueDictionary()
         self.used: set[BudgetAccount] = set()
         """Accounts whose buckets are not full."""
-        self._records: WeakKeyDictionary[object, _Records] = WeakKeyDictionary()
+        self._records: WeakKeyDictionary[object, _BudgetRecords] = WeakKeyDictionary()
         self.thread: Final = AbandonableThread()
 
     def account(self, id_: Id) -> BudgetAccount:
@@ -158,11 +158,11 @@ class MatchingBudget:
         """Note that a subscription is undecided for an event."""
         self.undecided[id_] = min(event, self.undecided.get(id_, event))
 
-    def records(self, compiled: object, removed: int) -> _Records:
+    def records(self, compiled: object, removed: int) -> _BudgetRecords:
         """Return what is kept of a compiled set, of which some subscriptions were removed."""
         records = self._records.get(compiled)
         if records is None:
-            records = self._records[compiled] = _Records()
+            records = self._records[compiled] = _BudgetRecords()
         if records.removed != removed:
             records.removed = removed
             records.payers.clear()
@@ -175,7 +175,7 @@ class Meter:
     def __init__(
         self,
         budget: MatchingBudget,
-        records: _Records,
+        records: _BudgetRecords,
         ids_testing: Callable[[int], Sequence[Id]],
         first_event: int = 0,
     ) -> None:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 # Shorter than later timeouts: the caller who starts a stream is waiting.
 _CHECK_SECONDS: Final = 10.0
-_PATIENCE: Final = 60.0
+_TIMEOUT_SECONDS: Final = 60.0
 # What exactly once depends on.
 _OURS: Final = ("bootstrap.servers", "transactional.id", "group.id", "isolation.level")
 
@@ -54,7 +54,7 @@ class KafkaSink:
         topic: str,
         *,
         publishers: int = 2,
-        patience: float = _PATIENCE,
+        timeout: float = _TIMEOUT_SECONDS,
         options: Mapping[str, str] | None = None,
     ) -> None:
         require_extra("kafka")
@@ -64,7 +64,7 @@ class KafkaSink:
         if publishers < 1:
             raise SchemaError(f"a sink needs a publisher, and not {publishers}")
         self._publishers: Final = publishers
-        self._target = KafkaTarget(servers, topic, patience, dict(options or {}))
+        self._target = KafkaTarget(servers, topic, timeout, dict(options or {}))
         self._sent: Final = SentBatches()
 
     @property
@@ -113,7 +113,7 @@ class KafkaTarget(NamedTuple):
 
     servers: str
     topic: str
-    patience: float
+    timeout: float
     options: dict[str, str]
     stream: str = ""
 
@@ -125,7 +125,7 @@ class KafkaTarget(NamedTuple):
         from confluent_kafka import Producer  # noqa: PLC0415 - an extra
 
         with self._errors():
-            known = Producer(self._settings).list_topics(timeout=min(_CHECK_SECONDS, self.patience))
+            known = Producer(self._settings).list_topics(timeout=min(_CHECK_SECONDS, self.timeout))
             if not known.brokers:
                 raise SparkError(f"Kafka at {self.servers} names no servers")
 
@@ -137,19 +137,19 @@ class KafkaTarget(NamedTuple):
         with self._errors():
             producer = Producer({**self._settings, "transactional.id": name})
             # From here on, no older process can commit under this name.
-            producer.init_transactions(self.patience)
+            producer.init_transactions(self.timeout)
             group = {"group.id": name, "isolation.level": "read_committed"}
             consumer = Consumer({**self._settings, **group})
             try:
-                [before] = consumer.committed([TopicPartition(self.topic, 0)], self.patience)
+                [before] = consumer.committed([TopicPartition(self.topic, 0)], self.timeout)
                 if before.offset > batch:
                     return 0
                 producer.begin_transaction()
                 sent = self._produce(producer, values)
                 mark = [TopicPartition(self.topic, 0, batch + 1)]
                 of_group = consumer.consumer_group_metadata()
-                producer.send_offsets_to_transaction(mark, of_group, self.patience)
-                producer.commit_transaction(self.patience)
+                producer.send_offsets_to_transaction(mark, of_group, self.timeout)
+                producer.commit_transaction(self.timeout)
             finally:
                 consumer.close()
         return sent

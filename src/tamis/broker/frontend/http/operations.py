@@ -18,7 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from starlette.requests import Request
 
 from tamis.broker.broker import Broker
-from tamis.broker.frontend.streams import Streams
+from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.broker.sessions import Session
 from tamis.errors import RefusedError
@@ -33,7 +33,7 @@ class Frontend(NamedTuple):
 
     broker: Broker
     settings: BrokerSettings
-    streams: Streams
+    streams: OpenStreams
 
 
 class OperationCall(NamedTuple):

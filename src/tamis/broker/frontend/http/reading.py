@@ -26,7 +26,7 @@ from tamis.protocol import Code
 from tamis.protocol.frames import FRAME_ERRORS, EventFormat
 
 JSON: Final = "application/json"
-JOINED_ON_LOOP: Final = 128 * 1024
+MAX_BYTES_JOINED_ON_LOOP: Final = 128 * 1024
 """Bytes of a body whose parts are joined at once."""
 
 T = TypeVar("T")
@@ -59,7 +59,9 @@ async def read_body(request: Request, settings: BrokerSettings, executor: Execut
             headers={"Connection": "close"},
         ) from None
     # Fresh memory for megabytes takes milliseconds, in which a thread does not hold up the loop.
-    return b"".join(parts) if size <= JOINED_ON_LOOP else await executor.run(b"".join, parts)
+    return (
+        b"".join(parts) if size <= MAX_BYTES_JOINED_ON_LOOP else await executor.run(b"".join, parts)
+    )
 
 
 def too_large(limit: int) -> HTTPRefusedError:
