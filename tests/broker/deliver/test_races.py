@@ -103,8 +103,12 @@ async def test_a_subscription_that_is_renewed_just_in_time_does_not_expire(tmp_p
         renew = asyncio.create_task(ann.renew("s", 100.0))
         await asyncio.sleep(0)  # until it waits for the matcher
         fixture.clock.now += 2.0
+        # Nobody is told meanwhile that it is not there.
+        assert (await ann.subscription("s")).id == "s"
         await asyncio.gather(renew, fixture.broker.subscription_manager.purge_expired())
         assert (await ann.subscription("s")).id == "s"
+        fixture.clock.now += 200.0
+        assert "no subscription" in await refusal(ann.subscription("s"))
 
 
 @run_async

@@ -127,6 +127,7 @@ class ActiveSubscription:
         "is_suspended",
         "mark",
         "queue",
+        "renewals",
         "residue",
         "rights",
         "stored",
@@ -159,6 +160,8 @@ class ActiveSubscription:
         """A digest of what the engine compiled; empty: nothing."""
         self.is_suspended = False
         """Whether the current policy refuses it: nothing is matched or sent."""
+        self.renewals = 0
+        """How many requests to renew it are on their way: it does not expire before they end."""
         self.has_ended = False
         """Whether it was deleted, or has expired and was purged."""
         extra = Extra.of(stored)

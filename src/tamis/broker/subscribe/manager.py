@@ -314,8 +314,11 @@ class SubscriptionManager:
             raise no_longer_valid()
 
     def has_expired(self, subscription: ActiveSubscription) -> bool:
-        """Return whether the time of a subscription is over; it may not be purged yet."""
-        return subscription.stored.expires_at <= self._clock()
+        """Return whether the time of a subscription is over; it may not be purged yet.
+
+        Whoever asked to renew it in time is not too late, however long that takes.
+        """
+        return not subscription.renewals and subscription.stored.expires_at <= self._clock()
 
     def require_in_force(self, subscription: ActiveSubscription) -> None:
         """Refuse to use a subscription that was deleted or has expired meanwhile."""
@@ -377,6 +380,7 @@ class SubscriptionManager:
     ) -> None:
         """Set a subscription to expire in this many seconds; None: never."""
         expires_at = expiry(self._clock(), lifetime)
+        subscription.renewals += 1
         await self._supervisor.finish(TASK, self._renew(subscription, expires_at, principal))
 
     async def _renew(
@@ -392,9 +396,12 @@ class SubscriptionManager:
 
         # It was renewed in time, but may expire while it waits for the matcher. Others that do are
         # matched a little longer, which nobody sees.
-        with self._matching_clock.hold():
-            await self._matcher.updater.do(change, [principal.name])
-        self.watch(subscription)
+        try:
+            with self._matching_clock.hold():
+                await self._matcher.updater.do(change, [principal.name])
+        finally:
+            subscription.renewals -= 1
+            self.watch(subscription)
         # Nothing is sent of one that has expired, and it may have while it waited.
         subscription.queue.wake()
 
@@ -461,8 +468,7 @@ class SubscriptionManager:
         if principal is not None:
             self._require_welcome(principal)
         if reason == EXPIRED:
-            now = self._clock()
-            subscriptions = [one for one in subscriptions if one.stored.expires_at <= now]
+            subscriptions = [one for one in subscriptions if self.has_expired(one)]
         there = [one for one in subscriptions if self._index.get(one.number) is one]
         if not there:
             return subscriptions
