@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from operator import attrgetter
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -49,11 +50,24 @@ def files_in(path: str | PathLike[str]) -> list[Path]:
     place = absolute_path(path)
     if not place.exists():
         raise EventError(f"there is no file or folder {place} of events")
-    found = sorted(place.rglob("*")) if place.is_dir() else [place]
-    files = [one for one in found if one.is_file() and not _is_hidden(one.relative_to(place))]
+    files = [*map(Path, _walk(str(place)))] if place.is_dir() else [place]
     if not files:
         raise EventError(f"there is no file of events in {place}")
     return files
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """Yield all files below a folder, by name, and none that is hidden or in a hidden folder.
+
+    `Path.rglob` takes several times as long, which shows if events are files of their own.
+    """
+    with os.scandir(folder) as entries:
+        shown = [entry for entry in entries if not entry.name.startswith(("_", "."))]
+    for entry in sorted(shown, key=attrgetter("name")):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(entry.path)
+        elif entry.is_file():
+            yield entry.path
 
 
 def absolute_path(path: str | PathLike[str]) -> Path:
@@ -65,10 +79,6 @@ def absolute_path(path: str | PathLike[str]) -> Path:
             "Spark read it (spark.read), and use `match` or `stream`"
         )
     return Path(place).absolute()
-
-
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith(("_", ".")) for part in path.parts)
 
 
 def format_of_files(files: Iterable[Path]) -> str:
