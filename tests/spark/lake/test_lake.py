@@ -83,8 +83,9 @@ class Lake:
     def table_commits(self, way: str) -> int:
         if self.format == "delta":
             return len(list((self.folder / way / "_delta_log").glob("*.json")))
-        tables = self.folder / "warehouse" / self.folder.name
-        return len(list((tables / way / "metadata").glob("snap-*.avro")))
+        # A commit is the rename of the metadata, and the first of them made the table.
+        metadata = self.folder / "warehouse" / self.folder.name / way / "metadata"
+        return max(0, len(list(metadata.glob("v*.metadata.json"))) - 1)
 
     def is_at(self, way: str, moment: str, batch: int) -> bool:
         if self.begun(way) <= batch or self.committed(way) >= self.begun(way):

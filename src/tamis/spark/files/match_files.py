@@ -14,6 +14,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -189,13 +190,14 @@ class FileInput(MatchInput):
         """Run a task for each list of splits and each shard group; splits travel with the code."""
         grid = plan.strategy is Strategy.GRID
         groups = len(plan.shard_groups) if grid else 1
-        tasks, read = self.tasks, self.read
+        # As bytes, so that a task does not make objects of the splits of all others.
+        tasks, read = [msgspec.msgpack.encode(task) for task in self.tasks], self.read
 
         def results(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             matcher = RowMatcher(job)
             for number in (number for batch in batches for number in batch.column(0).to_pylist()):
                 task, group = divmod(number, groups)
-                for rows in read(tasks[task]):
+                for rows in read(msgspec.msgpack.decode(tasks[task], type=list[Split])):
                     yield from matcher.results(_with_group(rows, group) if grid else rows)
 
         count = len(tasks) * groups

@@ -92,7 +92,7 @@ def format_of_files(files: Iterable[Path]) -> str:
 
 def default_split_size(files: Iterable[Path], format_: str) -> int:
     """Return a split size that gives every core of a machine like this some splits."""
-    total = sum(file.stat().st_size for file in files)
+    total = sum(os.stat(file).st_size for file in files)
     return max(1, min(SPLIT_BYTES[format_], total // (SPLITS_PER_CORE * (os.cpu_count() or 1))))
 
 
@@ -133,8 +133,9 @@ def _row_groups(file: Path, size: int) -> Iterator[Split]:
 
 def _whole_file(file: Path, _: int) -> Iterator[Split]:
     """Yield a file as one: it is one document."""
-    end = file.stat().st_size
-    yield Split(str(file), 0, end, 0, end)
+    path = str(file)
+    end = os.stat(path).st_size
+    yield Split(path, 0, end, 0, end)
 
 
 def _byte_ranges(file: Path, size: int) -> Iterator[Split]:
