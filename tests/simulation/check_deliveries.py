@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class DeliveryChecker(SightChecker):
         """The durable ones, by owner and name."""
         self.temporary: dict[tuple[str, str], SubscriptionModel] = {}
         self.perhaps_made: dict[tuple[str, str], tuple[int, float]] = {}
+        self.unanswered: Counter[tuple[str, str]] = Counter()
+        """Requests for many subscriptions at once that have no answer yet, by subscription."""
         """Subscriptions that were asked for and not answered: where the log was, and when."""
         self.perhaps_used: dict[tuple[str, str], set[tuple[str, ...]]] = {}
         """The roles of those who asked for them: each of them may have made it."""

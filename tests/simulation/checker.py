@@ -254,6 +254,9 @@ class Checker(DeliveryChecker):
         known = self.subscriptions.get(key)
         if known is not None and known.is_ended == NO:
             known.is_ended = MAYBE
+            if self.unanswered[key]:
+                # Who asked for it earlier may make it anew.
+                known.perhaps_anew_since = min(known.perhaps_anew_since, self.now)
 
     def is_gone(self, key: tuple[str, str], asked: SubscriptionModel | None) -> None:
         """Note that the subscription asked for was deleted, as the broker says."""

@@ -166,7 +166,12 @@ class DurableSubscriber:
             for frame in frames:
                 checker.asking(credential, frame)
             given = [*map(_new, frames), NewSubscription(id="s9", filter="a <")]
-            *results, refused = await session.create_subscriptions(given)
+            keys = [(self.principal, frame.durable or "") for frame in frames]
+            checker.unanswered.update(keys)
+            try:
+                *results, refused = await session.create_subscriptions(given)
+            finally:
+                checker.unanswered.subtract(keys)
             if refused.code != Code.BAD_FILTER:
                 checker.fail(f"a filter that is not one has the result {refused}")
             for frame, result in zip(frames, results, strict=True):
