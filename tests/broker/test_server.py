@@ -70,7 +70,7 @@ def test_events_are_stored_while_the_kernels_are_loaded(monkeypatch: pytest.Monk
         health = Health()
         health.set_open(True)
         loading = asyncio.create_task(server._load_kernels(health))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # until it has begun
         assert health.ready
         assert "events are stored, and matched in a moment" in health.problems[0]
         go_on.set()

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tamis.errors import TamisError
+from tamis.errors import TamisError, WorkLimitError
 from tamis.events import Event
 from tamis.events.batch import EventBatch
 from tamis.filters import Id
@@ -93,12 +93,21 @@ class ExactCheck:
             if settles and residual.is_settled(given):  # type: ignore[attr-defined]
                 return True
             return residual.holds(given)
+        except WorkLimitError as error:
+            self._note(id_, number, error)
+        except TamisError:
+            # It is the event that cannot be checked.
+            raise
         except Exception as error:
-            self._queries.note(id_, error)
-            self.undecided.setdefault(number, []).append(id_)
-            if self._budget is not None:
-                self._budget.undecided.setdefault(id_, number)
-            return False
+            # The user's own functions may raise anything, and nobody else is to miss a match.
+            self._note(id_, number, error)
+        return False
+
+    def _note(self, id_: Id, number: int, error: Exception) -> None:
+        self._queries.note(id_, error)
+        self.undecided.setdefault(number, []).append(id_)
+        if self._budget is not None:
+            self._budget.undecided.setdefault(id_, number)
 
 
 class EventAsGiven(NamedTuple):

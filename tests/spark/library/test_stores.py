@@ -222,7 +222,7 @@ class UnevenStore(ObjectStore):
         super().delete(name)
 
     def _pause(self) -> None:
-        time.sleep(Random().choice((0, 0, 0.001, 0.004)))
+        time.sleep(Random().choice((0, 0, 0.001, 0.004)))  # so that others come between
 
 
 def test_changes_and_compilations_at_once_overwrite_nothing(
