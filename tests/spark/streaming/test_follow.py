@@ -101,13 +101,8 @@ def test_a_batch_that_runs_again_changes_nothing_more(
     assert feed.library.versions() == [1, 2, 3]
 
 
-def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
-    rows = [
-        {"id": "s0", "filter": "price < 0", "_change_type": "update_preimage"},
-        {"id": "s0", "filter": "price < 7", "_change_type": "update_postimage"},
-        {"id": "s1", "filter": "price < 1", "_change_type": "delete"},
-        {"id": "n0", "filter": "price > 2", "_change_type": "insert"},
-    ]
+def follow_commit(feed: Feed, rows: list[dict[str, str]]) -> None:
+    """Follow a change feed as Delta writes it, with one commit."""
     add_file(feed.files, "a.json", [{**row, "_commit_version": 1} for row in rows])
     columns = "id string, filter string, _change_type string, _commit_version long"
     options: dict[str, Any] = {"change": "_change_type", "order": "_commit_version"}
@@ -115,6 +110,16 @@ def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
         feed.rows(columns), feed.library, checkpoint=feed.checkpoint, once=True, **options
     )
     assert query.awaitTermination(TIMEOUT)
+
+
+def test_the_change_feed_of_delta_is_understood(feed: Feed) -> None:
+    rows = [
+        {"id": "s0", "filter": "price < 0", "_change_type": "update_preimage"},
+        {"id": "s0", "filter": "price < 7", "_change_type": "update_postimage"},
+        {"id": "s1", "filter": "price < 1", "_change_type": "delete"},
+        {"id": "n0", "filter": "price > 2", "_change_type": "insert"},
+    ]
+    follow_commit(feed, rows)
     wanted = {**feed.known, "s0": "price < 7", "n0": "price > 2"}
     del wanted["s1"]
     assert matched(feed.library.latest()) == by_the_oracle(wanted)
@@ -127,13 +132,7 @@ def test_what_delta_deletes_and_inserts_in_a_commit_stays(feed: Feed) -> None:
         {"id": "s0", "filter": "price < 0", "_change_type": "delete"},
         {"id": "s1", "filter": "price < 1", "_change_type": "delete"},
     ]
-    add_file(feed.files, "a.json", [{**row, "_commit_version": 1} for row in rows])
-    columns = "id string, filter string, _change_type string, _commit_version long"
-    options: dict[str, Any] = {"change": "_change_type", "order": "_commit_version"}
-    query = follow_changes(
-        feed.rows(columns), feed.library, checkpoint=feed.checkpoint, once=True, **options
-    )
-    assert query.awaitTermination(TIMEOUT)
+    follow_commit(feed, rows)
     wanted = {**feed.known, "s0": "price < 7"}
     del wanted["s1"]
     assert matched(feed.library.latest()) == by_the_oracle(wanted)
