@@ -113,11 +113,11 @@ class FunctionTexts:
         return rng.choice(atoms[cls])
 
 
-def function_of(body: str, number: int) -> Callable[[Any], Any]:
-    """Return a lambda whose source Python can show."""
+def function_of(body: str, number: int, constant: object = None) -> Callable[[Any], Any]:
+    """Return a lambda whose source Python can show, and which may name a constant."""
     text, file = f"function = lambda t: {body}\n", f"<random function {number}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    namespace: dict[str, Any] = {"Order": Order}
+    namespace: dict[str, Any] = {"Order": Order, "constant": constant}
     exec(compile(text, file, "exec"), namespace)  # noqa: S102 - our own text
     function: Callable[[Any], Any] = namespace["function"]
     return function

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
+from seeds import in_volume, seeds
 from tamis import Engine
 from tamis.objects.accessors import AccessorFailures, ByName
 from tamis.objects.patterns import ObjectFilter
 from tamis.objects.schemes import ByType, InvocationTree, StaticCode
 
-from .random_objects import Patterns, World
+from .plain_python import TypedCollections
+from .random_objects import POOLS, Patterns, World
 
 
 def check_world(rng: Random, filters: int, objects: int) -> int:
@@ -63,3 +65,17 @@ def test_every_way_of_evaluating_gives_the_same_in_volume() -> None:
     while pairs < 1_000_000:
         pairs += check_world(Random(seed), 200, 100)
         seed += 1
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+@pytest.mark.parametrize("cls", POOLS, ids=lambda cls: cls.__name__)
+def test_conditions_on_typed_collections_say_what_plain_python_says(cls: Any, seed: int) -> None:
+    holder = TypedCollections(Random(seed), cls)
+    conditions = [holder.condition() for _ in range(in_volume(60))]
+    given = holder.objects(15)
+    expected = [[said(one) for _, said in conditions] for one in given]
+    patterns = [filter_ for filter_, _ in conditions]
+    for one, truths in zip(given, expected, strict=True):
+        for pattern, truth in zip(patterns, truths, strict=True):
+            assert pattern.truth(one) is truth, (pattern, one)
+    check_engine(Random(seed), patterns, given, expected)

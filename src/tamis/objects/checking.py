@@ -64,6 +64,18 @@ def _kinds_of(promised: PromisedClass, *, elements: bool) -> frozenset[Kind]:
     return frozenset()
 
 
+def may_hold_decimals(promise: Promise) -> bool:
+    """Return whether what is compared may be a decimal: the value itself, or an element of it."""
+    return promise.may_be(Decimal) or any(map(_holds_decimals, promise.classes))
+
+
+def _holds_decimals(promised: PromisedClass) -> bool:
+    cls = promised.cls
+    if issubclass(cls, Enum):
+        return any(isinstance(member.value, Decimal) for member in cls)
+    return is_collection(cls) and may_hold_decimals(element_of(promised))
+
+
 def check_comparison(
     accessor: Accessor, promise: Promise, op: str, constant: Comparand, given: object
 ) -> None:

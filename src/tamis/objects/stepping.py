@@ -5,7 +5,6 @@ from __future__ import annotations
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from itertools import count
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +33,7 @@ from tamis.objects.accessors import (
     Step,
     require_public,
 )
-from tamis.objects.checking import fits_argument, is_constant
+from tamis.objects.checking import fits_argument, is_constant, may_hold_decimals
 
 TEST_NAMES: Final = (
     *("contains", "in_", "startswith", "endswith", "starts_with", "ends_with", "like", "matches"),
@@ -58,7 +57,7 @@ class Recorded(NamedTuple):
 
     def then(self, step: Step, promise: Promise, method: Method | None = None) -> Recorded:
         """Return what is recorded after one more step."""
-        accessor = self.accessor.then(step, exact=promise.may_be(Decimal))
+        accessor = self.accessor.then(step, exact=may_hold_decimals(promise))
         return Recorded(accessor, promise, method)
 
 
@@ -235,5 +234,5 @@ def take_element(given: Recorded) -> Recorded:
     """Return what stands for each element of a collection."""
     several = [one for one in given.promise.classes if is_collection(one.cls)]
     promise = united(map(element_of, several)) if several else UNKNOWN
-    accessor = Accessor("", (), promise.may_be(Decimal), next(_SCOPES))
+    accessor = Accessor("", (), may_hold_decimals(promise), next(_SCOPES))
     return Recorded(accessor, promise, is_element=True)
