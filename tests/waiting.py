@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Coroutine, Generator
+from itertools import count
 from typing import Any, Final, TypeVar
 
 from clocks import Stopwatch
@@ -56,3 +58,45 @@ async def let_others_run(turns: int = 1) -> None:
     """Give every other task of the event loop a turn, or several."""
     for _ in range(turns):
         await asyncio.sleep(0)
+
+
+@types.coroutine
+def _cancelling(
+    coroutine: Coroutine[Any, Any, T], wait: int, *, ready: bool
+) -> Generator[Any, Any, T]:
+    task, error = asyncio.current_task(), None
+    assert task is not None
+    for number in count():
+        try:
+            awaited = coroutine.send(None) if error is None else coroutine.throw(error)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if number == wait:
+            if ready and awaited is not None:
+                awaited.add_done_callback(lambda _: task.cancel())
+            else:
+                task.cancel()
+        error = None
+        try:
+            yield awaited
+        except BaseException as raised:
+            error = raised
+    raise AssertionError("unreachable")
+
+
+async def cancelled_in(
+    coroutine: Coroutine[Any, Any, T], wait: int, *, ready: bool = False
+) -> T | None:
+    """Run a coroutine in a task that is cancelled in the n-th time it waits; None: it was.
+
+    With `ready`, it is cancelled when what it waits for has happened, before it hears of that.
+    """
+
+    async def run() -> T:
+        return await _cancelling(coroutine, wait, ready=ready)
+
+    try:
+        return await asyncio.create_task(run())
+    except asyncio.CancelledError:
+        return None

@@ -15,7 +15,8 @@ import tamis
 from tamis import RefusedError, message, open_bus
 from tamis.broker.local import LocalBus
 from tamis.broker.subscribe.replay import Replayer
-from tamis.collections import DAQueue
+from tamis.collections import DACertifiedBag, DAQueue
+from waiting import cancelled_in
 
 from .shop_floor import Job
 from .test_collections import until
@@ -128,6 +129,40 @@ async def test_who_pulls_takes_the_member_away(connect: Connect) -> None:
         assert [await one.pull() for _ in range(5)] == [*map(Job, range(4, 8)), None]
         # To read is not to take.
         assert [each.number async for each in one] == [*range(8)]
+
+
+@pytest.mark.parametrize("ready", [False, True])
+def test_whoever_cancels_a_pull_loses_no_member(ready: bool) -> None:
+    @in_process
+    async def test(connect: Connect) -> None:
+        async with connect() as bus:
+            jobs = DAQueue[Job]("/jobs", bus)
+            for number in range(20):
+                await jobs.add(Job(number))
+            pulled = [await cancelled_in(jobs.pull(), wait, ready=ready) for wait in range(20)]
+            taken = [each.number for each in pulled if each is not None]
+            while (each := await jobs.pull()) is not None:
+                taken.append(each.number)
+            assert sorted(taken) == [*range(20)]
+            assert pulled[0] is None
+            assert pulled[-1] is not None
+
+    test()
+
+
+@in_process
+async def test_a_watch_that_was_cancelled_before_it_began_leaves_its_name_free(
+    connect: Connect,
+) -> None:
+    async with connect() as bus:
+        jobs, seen = DACertifiedBag[Job]("/jobs", bus), list[Job]()
+        for wait in range(6):
+            watch = await cancelled_in(jobs.contains(None, seen.append, name="me"), wait)
+            if watch is not None:
+                await watch.cancel()
+        await jobs.add(Job(1))
+        await jobs.contains(None, seen.append, name="me")
+        await until(lambda: seen == [Job(1)])
 
 
 @in_process

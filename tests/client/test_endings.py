@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -11,8 +13,9 @@ import pytest
 import tamis
 from tamis.broker import BrokerSettings
 from tamis.client import Receipt
+from tamis.client.connection import ClientConnection
 from tamis.protocol import Code
-from waiting import eventually_async, let_others_run
+from waiting import cancelled_in, eventually_async, let_others_run
 
 from .buses import Connect, events_of, on_every_bus, run, topic
 
@@ -38,6 +41,94 @@ async def test_closing_ends_the_loops(connect: Connect) -> None:
         tasks = [asyncio.create_task(listen()) for _ in range(3)]
         await eventually_async(lambda: len(bus._reconnector.consumers) == 3)
     assert await asyncio.gather(*tasks) == [0, 0, 0]
+
+
+@on_every_bus
+async def test_a_subscription_that_was_cancelled_before_it_began_leaves_nothing(
+    connect: Connect,
+) -> None:
+    name = topic()
+    async with connect() as bus, connect() as other:
+        for wait, ready in product(range(3), (False, True)):
+            durable = bus.subscribe(f"topic = '{name}'", durable=name)
+            brief = bus.subscribe(f"topic = '{name}'")
+            begun = [await cancelled_in(one.start(), wait, ready=ready) for one in (durable, brief)]
+            assert begun[0] is None or wait > 0
+            for one in filter(None, begun):
+                await one.close()
+            assert bus._reconnector.consumers == []
+        # The name is free at once, here and elsewhere, and the broker sends nothing to nobody.
+        for each in (bus, other):
+            async with each.subscribe(f"topic = '{name}'", durable=name) as consumer:
+                await each.publish({"topic": name})
+                assert (await consumer.next())["topic"] == name
+
+        async def ids() -> list[str]:
+            return [view.id for view in await bus.subscriptions() if name in view.filter]
+
+        await eventually_async(lambda: _is(ids(), [name]))
+        await bus.delete(name)
+
+
+async def _is(found: Awaitable[object], expected: object) -> bool:
+    return await found == expected
+
+
+@on_every_bus
+async def test_a_subscription_that_was_cancelled_may_begin_again(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        consumer = bus.subscribe(f"topic = '{name}'", durable=name)
+        assert await cancelled_in(consumer.start(), 0) is None
+        async with consumer:
+            await bus.publish({"topic": name})
+            assert (await consumer.next())["topic"] == name
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_of_several_who_wait_for_a_subscription_one_may_be_cancelled(
+    connect: Connect,
+) -> None:
+    name = topic()
+    async with connect() as bus:
+        consumer = bus.subscribe(f"topic = '{name}'", durable=name)
+        one, other = asyncio.create_task(consumer.start()), asyncio.create_task(consumer.start())
+        await let_others_run()
+        one.cancel()
+        assert await other is consumer
+        await bus.publish({"topic": name})
+        assert (await consumer.next())["topic"] == name
+        await consumer.close(delete=True)
+
+
+@on_every_bus
+async def test_a_name_that_was_given_up_before_it_was_confirmed_is_free(connect: Connect) -> None:
+    name = topic()
+    async with connect() as bus:
+        given_up = bus.subscribe(f"topic = '{name}'", durable=name)
+        starting = asyncio.create_task(given_up.start())
+        await let_others_run()
+        await given_up.close()
+        async with bus.subscribe(f"topic = '{name}'", durable=name) as consumer:
+            await bus.publish({"topic": name})
+            assert (await consumer.next())["topic"] == name
+        with pytest.raises(tamis.DisconnectedError):
+            await starting
+        await bus.delete(name)
+
+
+@on_every_bus
+async def test_a_subscription_that_is_not_confirmed_in_time_leaves_nothing(
+    connect: Connect,
+) -> None:
+    name = topic()
+    async with connect(timeout=0.5) as bus:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(ClientConnection, "subscribe", lambda *_: None)
+            with pytest.raises(tamis.DisconnectedError, match="did not confirm the subscription"):
+                await bus.subscribe(f"topic = '{name}'", durable=name)
+        assert bus._reconnector.consumers == []
 
 
 @on_every_bus

@@ -108,6 +108,8 @@ class ClientConnection:
         self._requests: deque[bytes] = deque()
         self._answers: dict[int, asyncio.Future[None]] = {}
         self._subscribing: dict[int, Consumer] = {}
+        self._left: set[int] = set()
+        """Requests for subscriptions that nobody wants any more, and whose names are not known."""
         self._consumers: dict[str, Consumer] = {}
         self._to_flush: dict[Consumer, None] = {}
         self._has_work = asyncio.Event()
@@ -160,11 +162,37 @@ class ClientConnection:
 
     async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
         """End a subscription, and wait for the broker's answer."""
-        name = consumer.id
+        if not delete and self._subscribing.get(consumer.ref) is consumer:
+            self.leave(consumer)
+            return
+        name = consumer.id or consumer.durable
         if name is not None and (name in self._consumers or delete):
             # Acknowledgements must be sent first.
             self.schedule_flush(consumer)
             await self._call(lambda ref: Unsubscribe(ref=ref, subscription=name, delete=delete))
+
+    def leave(self, consumer: Consumer) -> None:
+        """End a subscription, also one that is not confirmed, without waiting for the answer.
+
+        The broker handles frames in order, so that the same name may be requested at once again.
+        """
+        if self._subscribing.get(consumer.ref) is consumer:
+            del self._subscribing[consumer.ref]
+            name = consumer.durable
+            if name is None:
+                self._left.add(consumer.ref)
+        else:
+            name = consumer.id
+            if name is None or self._consumers.get(name) is not consumer:
+                return
+            del self._consumers[name]
+        for frame in consumer.settlements():
+            self._request(encode_frame(frame))
+        if name is not None:
+            self._unsubscribe(name)
+
+    def _unsubscribe(self, name: str) -> None:
+        self._request(encode_frame(Unsubscribe(ref=self._next_ref(), subscription=name)))
 
     async def flush(self) -> None:
         """Wait until all acknowledgements sent so far are on the broker's disk."""
@@ -278,12 +306,12 @@ class ClientConnection:
 
     def _confirmed(self, reply: Subscribed) -> None:
         consumer = self._subscribing.pop(reply.ref, None)
-        if consumer is None:
-            return
-        if consumer.is_closed:
+        if reply.ref in self._left or (consumer is not None and consumer.is_closed):
             # It was closed before the broker confirmed it.
-            ref = self._next_ref()
-            self._request(encode_frame(Unsubscribe(ref=ref, subscription=reply.subscription)))
+            self._left.discard(reply.ref)
+            self._unsubscribe(reply.subscription)
+            return
+        if consumer is None:
             return
         self._consumers[reply.subscription] = consumer
         consumer.confirmed(reply)
@@ -314,6 +342,8 @@ class ClientConnection:
                 # It was active before the connection was lost: reconnect and try again.
                 raise error
             consumer.end(error)
+        elif ref in self._left:
+            self._left.remove(ref)
         elif self._query_tracker.knows(ref):
             self._query_tracker.refused(ref, error)
         elif self._advertisement_tracker.knows(ref):

@@ -17,7 +17,7 @@ from tamis.client.messages import Message
 from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
 from tamis.client.queues import Inbox, Settlement
-from tamis.errors import DisconnectedError, TamisError
+from tamis.errors import DisconnectedError, RefusedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
 from tamis.protocol.management import MAX_NUMBER
 from tamis.units import Duration
@@ -60,6 +60,9 @@ class ConsumerRegistry(Protocol):
     async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
         """End the subscription at the broker."""
 
+    def leave(self, consumer: Consumer) -> None:
+        """Remove a consumer, and tell the broker without waiting for its answer."""
+
     def remove(self, consumer: Consumer) -> None:
         """Remove a consumer that is closed."""
 
@@ -86,6 +89,12 @@ class Consumer:
         self._id: str | None = None
         self._is_active = False
         self._confirmed: asyncio.Future[None] | None = None
+        self._starting = 0
+        """How many wait for the confirmation because they want the subscription, and no event."""
+        self._is_asked = False
+        """Whether somebody has asked for an event."""
+        self.ref = 0
+        """The number of the latest request for the subscription."""
         self._in_hand: list[Message] = []
         self._has_news = asyncio.Event()
         self._first = 0
@@ -145,17 +154,47 @@ class Consumer:
     # --- opening and closing ---------------------------------------------------------------------
 
     async def start(self) -> Self:
-        """Subscribe; raise `RefusedError` if the broker refuses."""
+        """Subscribe; raise `RefusedError` if the broker refuses.
+
+        If it is cancelled, or the broker does not confirm in time, nothing of it stays: whoever
+        waited for it has nothing in hand that could be closed. It may be started again.
+        """
+        self._starting += 1
+        try:
+            await self._until_confirmed()
+        except (asyncio.CancelledError, DisconnectedError):
+            if self._starting == 1 and not self._is_asked and not self._is_closed:
+                self._take_back()
+            raise
+        finally:
+            self._starting -= 1
+        return self
+
+    async def _until_confirmed(self) -> None:
         if self._confirmed is None:
             self._confirmed = asyncio.get_running_loop().create_future()
-            self._registry.register(self)
+            try:
+                self._registry.register(self)
+            except RefusedError:
+                self._confirmed = None
+                raise
         try:
             async with asyncio.timeout(self._registry.timeout):
                 # Shielded, so that cancelling one of several waiters leaves the others waiting.
                 await asyncio.shield(self._confirmed)
         except TimeoutError:
             raise DisconnectedError("the broker did not confirm the subscription in time") from None
-        return self
+
+    def _take_back(self) -> None:
+        """End the subscription as if it had never been started."""
+        if self._confirmed is not None:
+            self._registry.leave(self)
+            self._confirmed, self._is_active = None, False
+
+    def leave(self) -> None:
+        """Close it without waiting: acknowledgements are sent, and then that it is over."""
+        self._registry.leave(self)
+        self.end()
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.start().__await__()
@@ -234,6 +273,7 @@ class Consumer:
 
     async def deliveries(self, limit: int) -> list[Delivery]:
         """Return the same as `take`, but the caller acknowledges every event."""
+        self._is_asked = True
         if self._confirmed is None and not self._is_closed:
             await self._start_unless_closed()
         while not self._is_closed:
@@ -250,7 +290,7 @@ class Consumer:
 
     async def _start_unless_closed(self) -> None:
         try:
-            await self.start()
+            await self._until_confirmed()
         except DisconnectedError:
             if not self._is_closed:
                 raise
@@ -323,7 +363,7 @@ class Consumer:
 
     def request(self, ref: int) -> Subscribe:
         """Return the frame that subscribes, at every connection."""
-        request = self._request
+        request, self.ref = self._request, ref
         credit = self._inbox.connect()
         return Subscribe(
             ref=ref,

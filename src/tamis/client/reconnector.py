@@ -195,6 +195,12 @@ class Reconnector:
             if delete:
                 raise DisconnectedError(f"{consumer!r} could not be deleted in time") from None
 
+    def leave(self, consumer: Consumer) -> None:
+        """Remove a consumer, and tell the broker without waiting for its answer."""
+        if self._connection is not None:
+            self._connection.leave(consumer)
+        self.remove(consumer)
+
     def remove(self, consumer: Consumer) -> None:
         """Remove a consumer that is closed."""
         self._consumers.pop(consumer, None)

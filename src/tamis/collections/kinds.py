@@ -93,7 +93,11 @@ class DAQueue(DACollection[T]):
         return f"{shown} {blake2b(said, digest_size=8).hexdigest()}"
 
     async def pull(self, condition: MemberCondition = None) -> T | None:
-        """Take the next member that waits, so that nobody else gets it; None: none waits."""
+        """Take the next member that waits, so that nobody else gets it; None: none waits.
+
+        Whoever cancels it takes none. If the connection is lost when it returns, another may get
+        the member as well.
+        """
         asked = self._wanted(condition)
         options = self._options(asked)
         options["window"] = 1
@@ -104,9 +108,11 @@ class DAQueue(DACollection[T]):
             message = await self._next_waiting(consumer)
             if message is None:
                 return None
+            # Nothing is awaited from here on: a member that is acknowledged is returned, also if
+            # somebody cancels this meanwhile.
             consumer.checked.ask_for_no_more()
-            await message.ack()
-            await consumer.flush()
+            message.acknowledge()
+            consumer.checked.leave()
             found: T = object_of(message)
             return found
 
