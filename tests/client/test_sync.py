@@ -224,8 +224,9 @@ def test_the_twins_have_the_same_names() -> None:
     assert names(tamis.client.Consumer) - names(tamis.client.SyncConsumer) == {
         # Subscribing starts a synchronous consumer.
         "start",
-        # Those who pull from queues call this one.
+        # Those who pull from queues call these.
         "ask_for_no_more",
+        "leave",
         # The connection and messages call these.
         *("acknowledge", "reject", "send_settlements", "deliveries", "request", "confirmed"),
         *("begin_flush", "deliver", "dropped", "disconnected", "settlements", "end", "stop"),

@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import make_dataclass
 from random import Random
-from typing import Any, Final, NamedTuple, Optional
+from types import GenericAlias
+from typing import Any, Final, NamedTuple
 
 from tamis.objects import ObjectFilter, message, where
 
@@ -34,24 +35,27 @@ def _some(rng: Random, draw: Callable[[], Any]) -> list[Any]:
 
 
 SHAPES: Final[dict[str, tuple[Callable[[Any], Any], Values]]] = {
-    "list": (lambda cls: list[cls], _some),
-    "tuple": (lambda cls: tuple[cls, ...], lambda rng, draw: tuple(_some(rng, draw))),
-    "pair": (lambda cls: tuple[cls, cls], lambda _, draw: (draw(), draw())),
-    "set": (lambda cls: set[cls], lambda rng, draw: {*_some(rng, draw)}),
-    "frozen": (lambda cls: frozenset[cls], lambda rng, draw: frozenset(_some(rng, draw))),
-    "deque": (lambda cls: deque[cls], lambda rng, draw: deque(_some(rng, draw))),
-    "sequence": (lambda cls: Sequence[cls], _some),
+    "list": (lambda cls: GenericAlias(list, (cls,)), _some),
+    "tuple": (lambda cls: GenericAlias(tuple, (cls, ...)), lambda r, draw: tuple(_some(r, draw))),
+    "pair": (lambda cls: GenericAlias(tuple, (cls, cls)), lambda _, draw: (draw(), draw())),
+    "set": (lambda cls: GenericAlias(set, (cls,)), lambda r, draw: {*_some(r, draw)}),
+    "frozen": (
+        lambda cls: GenericAlias(frozenset, (cls,)),
+        lambda r, draw: frozenset(_some(r, draw)),
+    ),
+    "deque": (lambda cls: GenericAlias(deque, (cls,)), lambda r, draw: deque(_some(r, draw))),
+    "sequence": (lambda cls: GenericAlias(Sequence, (cls,)), _some),
     "optional": (
-        lambda cls: Optional[list[cls]],  # noqa: UP045 - a variable
-        lambda rng, draw: None if rng.random() < 0.3 else _some(rng, draw),
+        lambda cls: GenericAlias(list, (cls,)) | None,
+        lambda r, draw: None if r.random() < 0.3 else _some(r, draw),
     ),
     "mapping": (
-        lambda cls: dict[str, cls],
-        lambda rng, draw: dict(zip("abc", _some(rng, draw), strict=False)),
+        lambda cls: GenericAlias(dict, (str, cls)),
+        lambda r, draw: dict(zip("abc", _some(r, draw), strict=False)),
     ),
     "nested": (
-        lambda cls: list[list[cls]],
-        lambda rng, draw: [_some(rng, draw) for _ in range(rng.randrange(3))],
+        lambda cls: GenericAlias(list, (GenericAlias(list, (cls,)),)),
+        lambda r, draw: [_some(r, draw) for _ in range(r.randrange(3))],
     ),
 }
 ORDERS: Final = (operator.lt, operator.le, operator.gt, operator.ge)

@@ -12,10 +12,16 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence, ValuesView
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from enum import Enum
 from functools import cached_property, lru_cache
 from threading import Lock
+from types import NoneType
 from typing import Any, ClassVar, Final, NamedTuple
+from uuid import UUID
 from weakref import WeakKeyDictionary
+from zoneinfo import ZoneInfo
 
 from tamis.errors import FilterTypeError, LimitError
 from tamis.events.reflection import SINGLE
@@ -89,9 +95,38 @@ Step = FieldStep | CallStep | IndexStep | ClassStep
 AccessorSteps = tuple[Step, ...]
 
 
+_SHOWN_BY_PYTHON: Final = (NoneType, bool, int, float, bytes, Decimal, date, UUID)
+
+
 def show_argument(argument: object) -> str:
-    """Return an argument of a call as its accessor's name has it."""
-    return json.dumps(argument, ensure_ascii=False) if isinstance(argument, str) else repr(argument)
+    """Return an argument of a call as its accessor's name has it: others have other names.
+
+    What Python shows of an instance of any other class is its own choice, so that its class is
+    named as well.
+
+    >>> show_argument("EUR"), show_argument(1), show_argument((True, 1.0))
+    ('"EUR"', '1', '(True, 1.0)')
+    """
+    cls = type(argument)
+    if cls is str:
+        return json.dumps(argument, ensure_ascii=False)
+    if isinstance(argument, Enum):
+        return f"{class_identity(cls)}.{argument.name} = {argument.value!r}"
+    if isinstance(argument, tuple):
+        inside = f"({', '.join(map(show_argument, argument))})"
+        return inside if cls is tuple else f"{class_identity(cls)}{inside}"
+    zone = argument.tzinfo if isinstance(argument, datetime) else None
+    if cls in _SHOWN_BY_PYTHON or (
+        cls is datetime and type(zone) in (NoneType, timezone, ZoneInfo)
+    ):
+        return repr(argument)
+    base = next((one for one in _WITH_OWN_TEXT if isinstance(argument, one)), None)
+    text = repr(argument) if base is None else base.__repr__(argument)
+    return f"{class_identity(cls)}({text})"
+
+
+_WITH_OWN_TEXT: Final = (int, float, str, bytes, Decimal, UUID)
+"""Classes whose derived classes may show themselves as something else."""
 
 
 def name_of(steps: Sequence[Step]) -> str:

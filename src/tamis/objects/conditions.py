@@ -21,7 +21,7 @@ from tamis.objects.checking import (
     is_constant,
     kinds_of,
 )
-from tamis.objects.comparing import known_comparisons, operand
+from tamis.objects.comparing import kind_of_operand, known_comparisons, operand
 from tamis.objects.message_classes import remember
 from tamis.objects.patterns import (
     Complement,
@@ -106,7 +106,9 @@ def is_one_of(given: Recorded, *values: object) -> ObjectFilter:
             f"in_ takes the values one by one, not a {type(values[0]).__name__} of them; write "
             "in_(*values)"
         )
-    constants = tuple(dict.fromkeys(_constant(accessor, value) for value in values))
+    given_constants = [_constant(accessor, value) for value in values]
+    # By their kinds as well: for Python, 1 and True are equal.
+    constants = (*{(kind_of_operand(one), one): one for one in given_constants}.values(),)
     check_membership(accessor, given.promise, constants, values)
     return ObjectCondition(accessor, "in", constants)
 

@@ -7,7 +7,7 @@ condition is unknown where its accessor finds nothing, fails, or finds what cann
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, Final, NoReturn
 
@@ -28,6 +28,7 @@ from tamis.objects.accessors import (
     class_names,
     is_several,
     name_in_identity,
+    show_argument,
 )
 from tamis.objects.comparing import (
     Failed,
@@ -35,6 +36,7 @@ from tamis.objects.comparing import (
     comparison_called,
     contains_value,
     elements_of,
+    kind_of_operand,
     listed,
     some_passes,
 )
@@ -119,6 +121,18 @@ class ObjectFilter(Combinable):
         )
 
 
+def _told_apart_by(op: str, operand: Any) -> object:
+    match op:
+        case "present" | "is a":
+            return operand
+        case "compare":
+            return operand[0], show_argument(operand[1])
+        case "in":
+            return tuple((kind_of_operand(one), one) for one in operand)
+        case _:
+            return kind_of_operand(operand), operand
+
+
 @dataclass(frozen=True, repr=False)
 class ObjectCondition(ObjectFilter):
     """A test of what an accessor finds; if that is several values, one has to pass."""
@@ -126,8 +140,13 @@ class ObjectCondition(ObjectFilter):
     accessor: Accessor
     op: str
     """A comparison, `in`, a test of text, `contains`, `present`, `is a`, or `compare`."""
-    operand: Any = None
+    operand: Any = field(default=None, compare=False)
     """The constant; the constants of `in`; name and constant of `compare`."""
+    told_apart_by: object = field(init=False)
+    """Compared in its place: for Python, 1 and True are equal."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "told_apart_by", _told_apart_by(self.op, self.operand))
 
     def truth_by(self, message: object, read: Reader) -> bool | None:
         """Return the truth on an object."""
