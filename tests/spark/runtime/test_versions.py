@@ -118,5 +118,6 @@ def run_contract(name: str, python: str) -> None:
         check=False,
         timeout=TIMEOUT_SECONDS,
     )
+    shown = f"{name}, exit {run.returncode}:\n{run.stdout[-5_000:]}{run.stderr[-5_000:]}"
+    assert run.returncode == 0, shown
     print(name, run.stdout.splitlines()[-1])
-    assert run.returncode == 0, run.stdout[-5_000:] + run.stderr[-5_000:]
