@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 from itertools import product
 from random import Random
@@ -332,3 +333,18 @@ def test_the_deciding_atoms_decide_and_none_can_be_left_out() -> None:
         for atom in deciding:
             fewer = {other: truth for other, truth in deciding.items() if other != atom}
             assert outcomes_with(filter_, mode, fewer) == {True, False}, f"{atom} in {filter_}"
+
+
+@pytest.mark.parametrize(
+    "text", ["l = 100000", "not (l = 17)", "l between 9000 and 9001 and m = 1"]
+)
+def test_very_many_values_take_little_memory(text: str) -> None:
+    event = {"l": list(range(3_000)), "m": list(range(500))}
+    tracemalloc.start()
+    try:
+        found = explained(text, event)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert not found.matched
+    assert peak < 60_000_000

@@ -442,6 +442,9 @@ async def test_samples_are_tried_and_explained(tmp_path: Path) -> None:
         said = await session.explain(filter_=MANY_CHAIRS, language="xql", event=as_event(TABLES))
         assert not said.matched
         assert "does not hold exactly" in said.explanation
+        absent, event = "not (`/a/b` = 1)", as_event("<a/>")
+        assert (await session.explain(filter_=absent, mode="default", event=event)).matched
+        assert not (await session.explain(filter_=absent, mode="sql", event=event)).matched
 
 
 # --- against the oracle --------------------------------------------------------------------------

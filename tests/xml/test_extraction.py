@@ -96,6 +96,8 @@ def test_names_are_read_as_they_are_written(name: str) -> None:
         "/a[//b,c]x",
         "/a[text(b),c]",
         "/a b[",
+        "//a//*//b",
+        "/*/*/*/*",
     ],
 )
 def test_other_names_are_none_of_documents(name: str) -> None:

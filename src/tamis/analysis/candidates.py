@@ -40,6 +40,8 @@ from tamis.filters.networks import text_at
 MAX_CELLS: Final = 256
 MAX_VALUES_PER_CELL: Final = 6
 MAX_SUFFIX_CELLS: Final = 8
+# Values in alternatives that repeat what an attribute holds: of long contents there are few.
+MAX_REPEATED_VALUES: Final = 50_000
 # The finest decimal step for numbers, before trying the next float.
 FINEST_EXPONENT: Final = -9
 
@@ -58,14 +60,22 @@ def candidates(
     singles += [value for value in extra if _fits(attribute, value)]
     found: list[Values] = [(value,) for value in singles]
     if multivalued:
-        found += [(*held, value) for value in singles]
-        found += [held[:at] + held[at + 1 :] for at in range(len(held)) if len(held) > 1]
-        found += [(*held[:at], v, *held[at + 1 :]) for at in range(len(held)) for v in singles]
+        most = max(1, MAX_REPEATED_VALUES // (len(held) + 1))
+        found += islice(_repeating(held, singles), most)
     if may_go:
         found.append(ABSENT)
     distinct = {tuple(map(identity_of, values)): values for values in found}
     distinct.pop(tuple(map(identity_of, held)), None)
     return sorted(distinct.values(), key=lambda values: distance(held, values))
+
+
+def _repeating(held: Values, singles: Sequence[Value]) -> Iterator[Values]:
+    """Yield contents that differ from those held in one value, which comes, goes or changes."""
+    yield from ((*held, value) for value in singles)
+    places = range(len(held))
+    if len(held) > 1:
+        yield from (held[:at] + held[at + 1 :] for at in places)
+    yield from ((*held[:at], value, *held[at + 1 :]) for at in places for value in singles)
 
 
 def distance(old: Values, new: Values) -> tuple[int, float]:

@@ -26,6 +26,8 @@ from tamis.filters.printing import ANY
 
 # Atoms to evaluate with one attribute, with two, and with any: some tenths of a second.
 MAX_EVALUATIONS: Final = 200_000
+# Values of one attribute that take as long as one evaluation.
+VALUES_PER_EVALUATION: Final = 16
 # Steps for one diagram, some milliseconds.
 BUDGET_STEPS: Final = 20_000
 # Attributes to change for a test of any attribute.
@@ -171,7 +173,7 @@ class _CounterfactualSearch:
         for values in self._candidates(name, event):
             if self._is_spent():
                 return
-            self._work -= len(atoms) + 1
+            self._work -= (len(atoms) + 1) * (1 + len(values) // VALUES_PER_EVALUATION)
             view = seen_as(self.apply({name: values}, event), self._mode, self._schema)
             truths = tuple(atom.truth_in(view) for atom in atoms)
             if truths not in known:

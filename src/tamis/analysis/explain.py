@@ -140,11 +140,15 @@ def explain(
     With `total`, no counterfactual lacks an attribute of the schema. Once `is_late` returns True,
     by default after 10 seconds, the search for a counterfactual ends.
     """
-    if is_late is None:
-        end = time.monotonic() + SEARCH_SECONDS
-        is_late = lambda: time.monotonic() > end  # noqa: E731 - one expression
     pieces = explain_in_pieces(
-        id_, filter_, mode, event, schema, total=total, expired=expired, is_late=is_late
+        id_,
+        filter_,
+        mode,
+        event,
+        schema,
+        total=total,
+        expired=expired,
+        is_late=is_late or late_after(SEARCH_SECONDS),
     )
     while True:
         try:
@@ -152,6 +156,12 @@ def explain(
         except StopIteration as end_of_pieces:
             explanation: Explanation = end_of_pieces.value
             return explanation
+
+
+def late_after(seconds: float) -> Lateness:
+    """Return what ends a search some seconds from now."""
+    end = time.monotonic() + seconds
+    return lambda: time.monotonic() > end
 
 
 def explain_in_pieces(

@@ -218,13 +218,27 @@ def gather_checked(
     """Return the columns of events that need no checks, given the number of each."""
     columns: dict[str, Column] = {}
     held = [event.held for event in events]
+    # Of a document, many attributes may have the very same values.
+    known: dict[int, Column] = {}
     for name, found, tuples in _by_name(held, np.array(numbers, np.int32)):
-        values = list(chain.from_iterable(tuples)) if wanted is None or name in wanted else []
-        if values:
-            if len(values) > len(tuples):
-                found = np.repeat(found, list(map(len, tuples)))  # noqa: PLW2901
-            columns[name] = plain_column(found, values, None) or mixed_column(found, values)
+        if wanted is not None and name not in wanted:
+            continue
+        column = known.get(id(tuples[0])) if len(held) == 1 else None
+        if column is None:
+            column = _checked_tuples(found, tuples)
+            known[id(tuples[0])] = column
+        if column.entries:
+            columns[name] = column
     return columns
+
+
+def _checked_tuples(events: NDArray[np.int32], tuples: Sequence[tuple[Value, ...]]) -> Column:
+    values = list(chain.from_iterable(tuples))
+    if not values:
+        return Column({})
+    if len(values) > len(tuples):
+        events = np.repeat(events, list(map(len, tuples)))
+    return plain_column(events, values, None) or mixed_column(events, values)
 
 
 def _admitted(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tamis.analysis.document_changes import possible_in_document
-from tamis.analysis.explain import Explanation, explain
+from tamis.analysis.explain import SEARCH_SECONDS, Explanation, explain, late_after
 from tamis.analysis.lint import Findings, LintedFilter, LintLimits, lint
 from tamis.diagrams.pictures import Picture
 from tamis.errors import EventError, FilterError, SnapshotError, TamisError
@@ -279,8 +279,10 @@ class Engine:
         entry, vocabulary = self._collection.find(id_)
         return decompile(entry.program.tolist(), entry.mode, vocabulary), entry.mode
 
-    def explain(self, id_: Id, event: object) -> Explanation:
+    def explain(self, id_: Id, event: object, *, seconds: float = SEARCH_SECONDS) -> Explanation:
         """Explain why an event satisfies a subscription or not, and what would change that.
+
+        The search for a change ends after some seconds.
 
         >>> engine = Engine()
         >>> engine.add("pc-watch", 'company in ("IBM", "Dell") and price <= 1000')
@@ -306,6 +308,7 @@ class Engine:
             self.schema,
             total=self._total,
             expired=expired,
+            is_late=late_after(seconds),
         )
         if hasattr(event, "text") and isinstance(event, HoldsAttributes):
             found = possible_in_document(found)

@@ -7,7 +7,7 @@ number or a date, once for a batch of documents.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -95,6 +95,22 @@ class ExtractedTexts:
         """As they stand in documents; None is an empty one."""
         self.crowded: set[int] = set()
         """The documents in which some element has too many keys."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[ExtractedTexts]) -> ExtractedTexts:
+        """Return the texts of several, which are no keys."""
+        if len(parts) == 1:
+            return parts[0]
+        found = cls(is_key=False)
+        for part in parts:
+            found.events += part.events
+            found.texts += part.texts
+        return found
+
+    def note(self, event: int, text: str | None) -> None:
+        """Add a text of a document, as it stands there."""
+        self.events.append(event)
+        self.texts.append(text)
 
     def values(self) -> list[Value]:
         """Return all values, of one document."""

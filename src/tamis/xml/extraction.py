@@ -1,13 +1,13 @@
 """Documents as events: the attributes that are wanted, found in one walk over a document.
 
-The patterns of all names are followed together: an element leads from one set of partly matched
-patterns to another, and the sets that occur are few, so that each is computed once.
+The patterns of all names are followed together: an element leads from one set of branches of their
+tree to another, and the sets that occur are few, so that each is computed once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from lxml import etree
@@ -25,29 +25,31 @@ from tamis.xml.node_patterns import (
     ValueReading,
     document_attribute,
 )
+from tamis.xml.pattern_tree import PatternBranch, PatternTree
 
 MAX_KNOWN_PARTS: Final = 4_096
 """Parts of keys that are kept from document to document, for each column."""
 MAX_TRANSITIONS: Final = 65_536
-"""Kept from document to document; documents with ever new names cost time, not memory."""
+"""Kept from element to element, each counted with the branches that it leads to.
+
+Documents with ever new names cost time, not memory.
+"""
 
 _all_text: Final = etree.XPath("string()")
 
-_Progress = frozenset[tuple[int, int]]
-"""Patterns and how many steps of each are done."""
+_ChildTexts = dict[str, list[str | None]]
+"""The texts of an element's children that are parts of keys, by name."""
 
-
-_Opened = tuple[Any, "_PatternState", Any, dict[str, list[str | None]] | None]
+_Opened = tuple[Any, "_PatternState", Any, _ChildTexts | None]
 """The children of an element that are left, what is known of it, the element, and parts of keys."""
 
 
 class _WantedAttribute:
     """An attribute that is wanted."""
 
-    __slots__ = ("key", "name", "number", "steps")
+    __slots__ = ("key", "name", "steps")
 
-    def __init__(self, number: int, name: str, found: NodePattern | ElementKey) -> None:
-        self.number = number
+    def __init__(self, name: str, found: NodePattern | ElementKey) -> None:
         self.name = name
         self.key = found if isinstance(found, ElementKey) else None
         self.steps = found.steps if isinstance(found, NodePattern) else found.pattern.steps
@@ -56,34 +58,24 @@ class _WantedAttribute:
 class _PatternState:
     """What is known of an element: what its value is wanted for, and where its children lead."""
 
-    __slots__ = ("attributes", "columns", "is_last", "keys", "next", "progress", "tags", "targets")
+    __slots__ = ("attributes", "branches", "indexes", "is_last", "keys", "next", "targets")
 
-    def __init__(self, progress: _Progress, patterns: Sequence[_WantedAttribute]) -> None:
-        self.progress = progress
+    def __init__(
+        self,
+        numbers: frozenset[int],
+        branches: Sequence[PatternBranch],
+        key_finders: Mapping[int, _KeyFinder],
+    ) -> None:
+        self.branches = numbers
         self.next: dict[str, _PatternState] = {}
-        done = [patterns[p] for p, count in progress if count == len(patterns[p].steps)]
-        self.targets = [each.number for each in done if each.key is None]
+        ends = [number for branch in branches for number in branch.ends]
+        self.targets = [number for number in ends if number not in key_finders]
         """The attributes that its text is wanted for."""
-        keys = [(each.number, each.key.columns) for each in done if each.key is not None]
-        columns = list(dict.fromkeys(column for _, columns in keys for column in columns))
-        self.columns = [_KeyPartFinder(column) for column in columns]
-        """Columns of keys, each once: many keys have the same."""
-        self.tags = {column.tag for column in self.columns if column.tag is not None}
-        """The names of children whose texts are parts of keys."""
-        self.keys = [(number, [columns.index(column) for column in own]) for number, own in keys]
-        coming = [
-            (patterns[p].steps[count], patterns[p])
-            for p, count in progress
-            if count < len(patterns[p].steps)
-        ]
-        self.attributes = [
-            (step, target.number) for step, target in coming if step.is_attribute and not target.key
-        ]
-        self.is_last = not any(not step.is_attribute or step.is_deep for step, _ in coming)
-
-    def new_parts(self) -> dict[str, list[str | None]] | None:
-        """Return where texts of children are gathered; None if no key asks for them."""
-        return {tag: [] for tag in self.tags} if self.tags else None
+        self.keys = _StateKeys([key_finders[number] for number in ends if number in key_finders])
+        self.indexes = [branch.attributes for branch in branches if branch.attributes]
+        self.attributes: dict[str, list[int]] = {}
+        """What its own attributes are wanted for, by their names, as far as any had them."""
+        self.is_last = not any(branch.is_deep or branch.branches for branch in branches)
 
 
 class DocumentExtraction:
@@ -91,29 +83,30 @@ class DocumentExtraction:
 
     def __init__(self, names: Iterable[str]) -> None:
         known = [(name, document_attribute(name)) for name in names]
-        found = [(name, target) for name, target in known if target is not None]
-        self._targets = [
-            _WantedAttribute(number, name, target) for number, (name, target) in enumerate(found)
+        self._wanted = [
+            _WantedAttribute(name, target) for name, target in known if target is not None
         ]
-        self._wants_document = any(not each.steps for each in self._targets)
-        self._transitions = 0
-        self._places: dict[_Progress, _PatternState] = {}
-        self._start = self._place(
-            frozenset((p, 0) for p, each in enumerate(self._targets) if each.steps)
+        self._wants_document = any(not each.steps for each in self._wanted)
+        self._tree = PatternTree(
+            [(number, each.steps) for number, each in enumerate(self._wanted) if each.steps]
         )
+        self._key_finders = _key_finders(self._wanted)
+        self._transitions = 0
+        self._states: dict[frozenset[int], _PatternState] = {}
+        self._start = self._state(self._tree.start())
 
     def attributes(self, root: Any) -> tuple[dict[str, tuple[Value, ...]], bool]:
         """Return the values of each attribute that a document has, given its outermost element.
 
         And whether some element has too many keys.
         """
-        found = self._new_texts()
+        found = _FoundTexts(self._key_finders)
         self._walk(root, 0, found)
         values: dict[str, tuple[Value, ...]] = {"/": (True,)} if self._wants_document else {}
-        for target, texts in zip(self._targets, found, strict=True):
-            if texts.events:
-                values[target.name] = _distinct(texts.values())
-        return values, any(texts.crowded for texts in found)
+        for texts, numbers in found.shared():
+            held = _distinct(texts.values())
+            values.update((self._wanted[number].name, held) for number in numbers)
+        return values, any(texts.crowded for texts in found.values())
 
     def columns(
         self, roots: Sequence[Any], numbers: Sequence[int]
@@ -122,31 +115,20 @@ class DocumentExtraction:
 
         And the numbers of those in which some element has too many keys.
         """
-        found = self._new_texts()
+        found = _FoundTexts(self._key_finders)
         for number, root in zip(numbers, roots, strict=True):
-            if self._transitions > MAX_TRANSITIONS:
-                self._forget()
             self._walk(root, number, found)
         columns: dict[str, Column] = {}
         if self._wants_document and numbers:
             events = np.array(numbers, np.int32)
             is_there = entries_of(Kind.BOOLEAN, events, [True] * len(numbers))
             columns["/"] = Column({Kind.BOOLEAN: is_there})
-        for target, texts in zip(self._targets, found, strict=True):
-            if texts.events:
-                columns[target.name] = texts.column()
-        return columns, set[int]().union(*(texts.crowded for texts in found))
+        for texts, wanted in found.shared():
+            column = texts.column()
+            columns.update((self._wanted[one].name, column) for one in wanted)
+        return columns, set[int]().union(*(texts.crowded for texts in found.values()))
 
-    def _new_texts(self) -> list[ExtractedTexts]:
-        if self._transitions > MAX_TRANSITIONS:
-            self._forget()
-        return [ExtractedTexts(is_key=each.key is not None) for each in self._targets]
-
-    def _forget(self) -> None:
-        self._places, self._transitions = {}, 0
-        self._start = self._place(self._start.progress)
-
-    def _walk(self, root: Any, event: int, found: Sequence[ExtractedTexts]) -> None:
+    def _walk(self, root: Any, event: int, found: _FoundTexts) -> None:
         # A document decides how deep it is, so there is no recursion.
         opened: list[_Opened] = [(iter((root,)), self._start, root, None)]
         while opened:
@@ -154,124 +136,228 @@ class DocumentExtraction:
             known, leads = above.next, None
             for element in elements:
                 tag = element.tag
-                place = known.get(tag)
-                if place is None:
+                state = known.get(tag)
+                if state is None:
                     if type(tag) is not str:
                         continue
-                    place = self._entered(above, tag)
-                own = None if gathered is None else gathered.get(tag)
-                if place.targets or own is not None:
+                    state = self._entered(above, tag)
+                is_part = gathered is not None and tag in above.keys.tags
+                if state.targets or is_part:
                     text = str(_all_text(element)) if len(element) else element.text
-                    for target in place.targets:
-                        one = found[target]
-                        one.events.append(event)
-                        one.texts.append(text)
-                    if own is not None:
-                        own.append(text)
-                if place.attributes and element.attrib:
-                    _note_attributes(element, place, event, found)
-                if not place.is_last:
-                    leads = place
+                    if state.targets:
+                        found.of_state(state).note(event, text)
+                    if is_part and gathered is not None:
+                        gathered.setdefault(tag, []).append(text)
+                if state.indexes and element.attrib:
+                    self._note_attributes(element, state, event, found)
+                if not state.is_last:
+                    leads = state
                     break
-                if place.keys:
-                    _note_keys(element, place, None, event, found)
+                if state.keys:
+                    state.keys.note(element, None, event, found)
             if leads is not None:
-                opened.append((iter(element), leads, element, leads.new_parts()))
+                gathered = {} if leads.keys.tags else None
+                opened.append((iter(element), leads, element, gathered))
                 continue
             opened.pop()
             if above.keys:
                 # All children have been seen, and the texts that keys are made of.
-                _note_keys(parent, above, gathered, event, found)
+                above.keys.note(parent, gathered, event, found)
+
+    def _note_attributes(
+        self, element: Any, state: _PatternState, event: int, found: _FoundTexts
+    ) -> None:
+        for tag, value in element.attrib.items():
+            targets = state.attributes.get(tag)
+            if targets is None:
+                wanted = (numbers for index in state.indexes for numbers in index.of(tag))
+                targets = state.attributes[tag] = [one for numbers in wanted for one in numbers]
+                self._count(1 + len(targets))
+            for target in targets:
+                found[target].note(event, value)
 
     def _entered(self, above: _PatternState, tag: str) -> _PatternState:
-        progress: set[tuple[int, int]] = set()
-        for pattern, count in above.progress:
-            steps = self._targets[pattern].steps
-            if count == len(steps):
-                continue
-            step = steps[count]
-            if step.is_deep:
-                progress.add((pattern, count))
-            if not step.is_attribute and step.passes(tag):
-                progress.add((pattern, count + 1))
-        self._transitions += 1
-        found = above.next[tag] = self._place(frozenset(progress))
-        return found
+        state = self._state(self._tree.entered(above.branches, tag))
+        # Before it is kept: what is forgotten must not come back with it.
+        self._count(1)
+        above.next[tag] = state
+        return state
 
-    def _place(self, progress: _Progress) -> _PatternState:
-        known = self._places.get(progress)
+    def _state(self, numbers: frozenset[int]) -> _PatternState:
+        known = self._states.get(numbers)
         if known is None:
-            known = self._places[progress] = _PatternState(progress, self._targets)
+            branches = [self._tree.branches[number] for number in sorted(numbers)]
+            known = self._states[numbers] = _PatternState(numbers, branches, self._key_finders)
+            self._count(len(numbers))
         return known
 
+    def _count(self, transitions: int) -> None:
+        """Count what is kept; forget it all if it is too much, in the middle of a document too."""
+        self._transitions += transitions
+        if self._transitions > MAX_TRANSITIONS:
+            for state in self._states.values():
+                state.next.clear()
+                state.attributes.clear()
+            self._states = {self._start.branches: self._start}
+            self._transitions = 0
 
-def _note_attributes(
-    element: Any, place: _PatternState, event: int, found: Sequence[ExtractedTexts]
+
+class _FoundTexts(dict[int, ExtractedTexts]):
+    """The texts that were found for attributes, by their numbers.
+
+    Those of elements are kept by what is known of the element: they may be wanted for many
+    attributes, and are then the same for all of these.
+    """
+
+    def __init__(self, keys: Mapping[int, object]) -> None:
+        super().__init__()
+        self._keys = keys
+        self._of_states: dict[_PatternState, ExtractedTexts] = {}
+
+    def __missing__(self, number: int) -> ExtractedTexts:
+        texts = self[number] = ExtractedTexts(is_key=number in self._keys)
+        return texts
+
+    def of_state(self, state: _PatternState) -> ExtractedTexts:
+        """Return the texts of the elements of which the same is known."""
+        texts = self._of_states.get(state)
+        if texts is None:
+            texts = self._of_states[state] = ExtractedTexts(is_key=False)
+        return texts
+
+    def shared(self) -> Iterator[tuple[ExtractedTexts, Sequence[int]]]:
+        """Yield all texts, each with the attributes that have just these."""
+        parts: dict[int, tuple[ExtractedTexts, ...]] = {}
+        for state, texts in self._of_states.items():
+            for number in state.targets:
+                parts[number] = (*parts.get(number, ()), texts)
+        numbers: dict[tuple[ExtractedTexts, ...], list[int]] = {}
+        for number, own in parts.items():
+            numbers.setdefault(own, []).append(number)
+        for own, wanted in numbers.items():
+            yield ExtractedTexts.joined(own), wanted
+        yield from ((texts, [number]) for number, texts in self.items())
+
+
+class _KeyFinder(NamedTuple):
+    """The columns of a key, and the number of the attribute that it is."""
+
+    number: int
+    columns: tuple[_KeyPartFinder, ...]
+
+
+def _key_finders(wanted: Iterable[_WantedAttribute]) -> dict[int, _KeyFinder]:
+    """Return what finds keys, by their numbers; many keys have the same columns."""
+    columns: dict[KeyColumn, _KeyPartFinder] = {}
+    found = {}
+    for number, each in enumerate(wanted):
+        if each.key is not None:
+            own = [columns.setdefault(one, _KeyPartFinder(one)) for one in each.key.columns]
+            found[number] = _KeyFinder(number, tuple(own))
+    return found
+
+
+class _StateKeys:
+    """The keys of an element, found by what it has: most have nothing of most keys."""
+
+    __slots__ = ("_by_attribute", "_by_child", "_others", "tags")
+
+    def __init__(self, keys: Iterable[_KeyFinder]) -> None:
+        self._by_child: dict[str, list[_KeyFinder]] = {}
+        self._by_attribute: dict[str, list[_KeyFinder]] = {}
+        self._others: list[_KeyFinder] = []
+        self.tags: set[str] = set()
+        """The names of children whose texts are parts of keys."""
+        for key in keys:
+            self.tags.update([one.tag for one in key.columns if one.tag is not None])
+            children = [one.child for one in key.columns if one.child is not None]
+            attributes = [one.attribute for one in key.columns if one.attribute is not None]
+            if children:
+                self._by_child.setdefault(children[0], []).append(key)
+            elif attributes:
+                self._by_attribute.setdefault(attributes[0], []).append(key)
+            else:
+                self._others.append(key)
+
+    def __bool__(self) -> bool:
+        return bool(self._by_child or self._by_attribute or self._others)
+
+    def note(
+        self, element: Any, gathered: _ChildTexts | None, event: int, found: _FoundTexts
+    ) -> None:
+        """Note the keys that an element has; `gathered` are texts of its children, if known."""
+        ones: dict[_KeyPartFinder, str | None] = {}
+        several: dict[_KeyPartFinder, list[str] | None] = {}
+        for number, columns in self._of(element):
+            parts = []
+            for column in columns:
+                if column not in ones:
+                    ones[column] = column.one(gathered)
+                parts.append(ones[column])
+            if TOO_MANY in parts:
+                for column in columns:
+                    if column not in several:
+                        several[column] = column.parts(element, gathered)
+                _note_several([several[column] for column in columns], event, found, number)
+            elif None not in parts:
+                key = SEPARATOR.join(part for part in parts if part is not None)
+                found[number].note(event, key)
+
+    def _of(self, element: Any) -> Iterator[_KeyFinder]:
+        """Yield the keys that an element may have."""
+        if self._by_child:
+            for tag in dict.fromkeys([child.tag for child in element]):
+                yield from self._by_child.get(tag, ())
+        if self._by_attribute:
+            for tag in element.attrib:
+                yield from self._by_attribute.get(tag, ())
+        yield from self._others
+
+
+def _note_several(
+    parts: list[list[str] | None], event: int, found: _FoundTexts, number: int
 ) -> None:
-    for step, target in place.attributes:
-        one = found[target]
-        for value in _attribute_texts(element, step):
-            one.events.append(event)
-            one.texts.append(value)
-
-
-def _note_keys(
-    element: Any,
-    place: _PatternState,
-    gathered: dict[str, list[str | None]] | None,
-    event: int,
-    found: Sequence[ExtractedTexts],
-) -> None:
-    # Mostly an element has one of each.
-    ones = [column.one(gathered) for column in place.columns]
-    several: list[list[str] | None] | None = None
-    for target, columns in place.keys:
-        one = found[target]
-        parts = [part for column in columns if (part := ones[column]) is not None]
-        if TOO_MANY in parts:
-            if several is None:
-                several = [column.parts(element, gathered) for column in place.columns]
-            _note_several([several[column] for column in columns], event, one)
-        elif len(parts) == len(columns):
-            one.events.append(event)
-            one.texts.append(SEPARATOR.join(parts))
-
-
-def _note_several(parts: list[list[str] | None], event: int, one: ExtractedTexts) -> None:
     known = [part for part in parts if part is not None]
     keys = keys_of(known) if len(known) == len(parts) else [TOO_MANY]
+    if not keys:
+        return
+    one = found[number]
     for key in keys:
-        one.events.append(event)
-        one.texts.append(key)
-    if keys and keys[0] is TOO_MANY:
+        one.note(event, key)
+    if keys[0] is TOO_MANY:
         one.crowded.add(event)
 
 
 class _KeyPartFinder:
     """Finds the parts of keys that lie in one column."""
 
-    __slots__ = ("_known", "_reading", "_steps", "tag")
+    __slots__ = ("_known", "_reading", "_steps", "attribute", "child", "tag")
 
     def __init__(self, column: KeyColumn) -> None:
         self._steps = column.steps
         self._reading = column.reading
-        step = column.steps[0] if len(column.steps) == 1 else None
-        is_plain = step is not None and step.name is not None and not step.is_attribute
-        self.tag = step.shown_name if step is not None and is_plain else None
+        first = column.steps[0] if column.steps else None
+        named = first if first is not None and first.name is not None else None
+        is_child = named is not None and not named.is_attribute
+        self.child = named.shown_name if named is not None and is_child else None
+        """The name of the children that it begins with, if they have one."""
+        self.attribute = named.shown_name if named is not None and not is_child else None
+        """The name of the attributes that it consists of, if they have one."""
+        self.tag = self.child if len(column.steps) == 1 else None
         """The name of children that have the texts, in the simplest case."""
         self._known: dict[str | None, str | None] = {}
 
-    def one(self, gathered: dict[str, list[str | None]] | None) -> str | None:
+    def one(self, gathered: _ChildTexts | None) -> str | None:
         """Return what an element has in the column, None if nothing; TOO_MANY: look for parts."""
         if gathered is None or self.tag is None:
             return TOO_MANY
-        texts = gathered[self.tag]
+        texts = gathered.get(self.tag, ())
         if len(texts) != 1:
             return TOO_MANY if texts else None
         text = texts[0]
         return self._known[text] if text in self._known else self._learnt(text)
 
-    def parts(self, element: Any, gathered: dict[str, list[str | None]] | None) -> list[str] | None:
+    def parts(self, element: Any, gathered: _ChildTexts | None) -> list[str] | None:
         """Return what an element has in the column; None if that is not known.
 
         What was gathered has the texts of its children by name.
@@ -280,16 +366,16 @@ class _KeyPartFinder:
         if gathered is None or self.tag is None:
             texts = _texts_in(element, self._steps)
         else:
-            texts = gathered[self.tag]
+            texts = gathered.get(self.tag, ())
         known = self._known
-        found: list[str] = []
+        found: dict[str, None] = {}
         for text in texts:
             part = known[text] if text in known else self._learnt(text)
             if part is TOO_MANY:
                 return None
-            if part is not None and part not in found:
-                found.append(part)
-        return found
+            if part is not None:
+                found[part] = None
+        return [*found]
 
     def _learnt(self, text: str | None) -> str | None:
         plain = normalised(text)

@@ -9,12 +9,19 @@ what belongs to one element is not lost.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Final, NamedTuple, Self
 
 MAX_PATTERN_STEPS: Final = 64
 """Steps of one pattern; a document is not deeper unless the operator allows it."""
+MAX_VAGUE: Final = 3
+"""How often a pattern may say "at any depth" or "of any name".
+
+An element may lie at as many patterns as there are ways to be vague about its path, and is looked
+at for each.
+"""
 MAX_NAME: Final = 512
 """Characters of the name of a pattern."""
 
@@ -81,11 +88,8 @@ class NodePattern(NamedTuple):
         if step.namespace and not {"{", "}"}.isdisjoint(step.namespace):
             return None
         longer = self._replace(steps=(*self.steps, step))
-        return (
-            longer
-            if len(longer.steps) <= MAX_PATTERN_STEPS and len(str(longer)) <= MAX_NAME
-            else None
-        )
+        is_short = len(longer.steps) <= MAX_PATTERN_STEPS and len(str(longer)) <= MAX_NAME
+        return longer if is_short and not _is_vague(longer.steps) else None
 
     def parent(self) -> Self | None:
         """Return the pattern of the parents; None if it is not known."""
@@ -180,4 +184,8 @@ def _steps(text: str) -> tuple[PatternStep, ...] | None:
             PatternStep(None if is_any else step[4], namespace, bool(step[2]), step[1] == "//")
         )
         place = step.end()
-    return tuple(found) if len(found) <= MAX_PATTERN_STEPS else None
+    return tuple(found) if len(found) <= MAX_PATTERN_STEPS and not _is_vague(found) else None
+
+
+def _is_vague(steps: Sequence[PatternStep]) -> bool:
+    return sum(step.is_deep + (step.name is None) for step in steps) > MAX_VAGUE

@@ -34,14 +34,16 @@ from tamis.protocol.views import (
 EXPLANATION_SECONDS: Final = 0.5
 
 
-def explain_document(id_: str, filter_: Filter, sample: Event | HoldsAttributes) -> Explanation:
+def explain_document(
+    id_: str, filter_: Filter, mode: Mode, sample: Event | HoldsAttributes
+) -> Explanation:
     """Explain why a document satisfies a filter, or why an event does not satisfy a query."""
-    engine = Engine(mode=Mode.SQL)
+    engine = Engine()
     if isinstance(filter_, QueryTest):
         engine.add(id_, filter_.text, language=filter_.language)
     else:
-        engine.add(id_, filter_)
-    return engine.explain(id_, sample)
+        engine.add(id_, filter_, mode=mode)
+    return engine.explain(id_, sample, seconds=EXPLANATION_SECONDS)
 
 
 class Inspection(SessionBase):
@@ -185,7 +187,7 @@ class Inspection(SessionBase):
             yield
             sample = self._sample(event)
             if isinstance(own, QueryTest) or not isinstance(sample, Event):
-                found = explain_document(id_ or "", own, sample)
+                found = explain_document(id_ or "", own, chosen, sample)
             else:
                 found = yield from explain_in_pieces(
                     id_ or "", own, chosen, sample, schema, total=is_total, is_late=is_late
