@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,35 @@ async def test_what_the_client_drops_does_not_wait_for_it_again(connect: Connect
         assert (view.pending, view.dead) == (0, 0)
 
 
+def is_nine(left: object, right: object) -> bool:
+    """Compare as somebody would who expects numbers only, and complains in strange characters."""
+    if not str(left).isdigit():
+        raise ValueError("\ud800" + str(left) * 1_000)
+    return left == right
+
+
+@on_every_bus
+async def test_a_document_on_which_an_operator_raises_is_refused_alone(connect: Connect) -> None:
+    name = topic()
+    nine = query(f"a[@topic = '{name}']/n[. $nine$ '9']", operators={"nine": is_nine})
+    texts = [f"<a topic='{name}'><n>{n}</n></a>" for n in ("1", "none", "9", "two", "09", "9")]
+    async with connect() as bus:
+        found = await bus.subscribe(nine, durable=name, acknowledge="manual", max_attempts=1)
+        passing = await bus.subscribe(nine)
+        await bus.publish_many(map(XMLText, texts))
+        for consumer in (found, passing):
+            for wanted in (texts[2], texts[5]):
+                message = await consumer.next(20)
+                await message.ack()
+                assert message.xml == wanted
+            assert (consumer.residue, consumer.refused) == (2, 2)
+        await found.flush()
+        view = await bus.subscription(name)
+        assert (view.pending, view.in_flight, view.dead) == (0, 0, 2)
+        [first, _] = await bus.dead_letters(name)
+        assert first.reason.startswith("a function of the query raised ValueError: ?nonenone")
+
+
 @on_every_bus
 async def test_elements_are_checked_by_the_broker(connect: Connect) -> None:
     name = topic()
@@ -101,6 +131,8 @@ def test_documents_come_without_asyncio(server: ServerProcess) -> None:
         by_client = bus.subscribe(query(many_chairs(name)))
         bus.publish_many([XMLText(tables), XMLText(chairs)])
         assert by_broker.next(20).xml == by_client.next(20).xml == chairs
+        assert (by_client.residue, by_client.refused) == (1, 0)
+        assert by_client.query.text == many_chairs(name)
 
 
 @on_every_bus
@@ -133,5 +165,30 @@ def test_large_documents_are_checked_beside_the_event_loop(tmp_path: Path) -> No
             assert message.xml is not None
             assert message.xml.startswith("<a><b>y")
             assert found.residue == 1
+
+    asyncio.run(main())
+
+
+def test_documents_whose_check_was_interrupted_are_checked_again(tmp_path: Path) -> None:
+    checks = threading.Semaphore(0)
+    first = threading.Event()
+
+    def slowly(left: object, right: object) -> bool:
+        first.set()
+        return checks.acquire(timeout=20) and left == right
+
+    filler = "<x>" + "y" * 50_000 + "</x>"
+
+    async def main() -> None:
+        async with tamis.open_bus(tmp_path) as bus:
+            found = await bus.subscribe(query("a/b $is$ 'y'", operators={"is": slowly}))
+            await bus.publish(XMLText(f"<a><b>y</b>{filler}</a>"))
+            waiting = asyncio.create_task(found.next())
+            await asyncio.to_thread(first.wait, 20)
+            waiting.cancel()
+            checks.release(2)
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert (await found.next(20)).sequence == 1
 
     asyncio.run(main())

@@ -232,6 +232,10 @@ def test_the_twins_have_the_same_names() -> None:
         *("begin_flush", "deliver", "dropped", "disconnected", "settlements", "end", "stop"),
     }
     assert names(tamis.client.SyncConsumer) - names(tamis.client.Consumer) == set()
+    # Besides, what consumers of queries have as plain attributes.
+    assert names(tamis.client.SyncQueryConsumer) - names(tamis.client.SyncConsumer) == {
+        *("query", "residue", "refused")
+    }
     assert names(tamis.Message) == names(tamis.client.SyncMessage)
 
 

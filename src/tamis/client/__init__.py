@@ -15,7 +15,12 @@ from tamis.client.query_consumer import QueryConsumer
 from tamis.client.query_results import QueryResult
 from tamis.client.sync import SyncBus, connect_sync
 from tamis.client.sync_advertisements import SyncAdvertisement
-from tamis.client.sync_consumers import SyncConsumer, SyncMessage, SyncObjectConsumer
+from tamis.client.sync_consumers import (
+    SyncConsumer,
+    SyncMessage,
+    SyncObjectConsumer,
+    SyncQueryConsumer,
+)
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.protocol.views import Receipt
 
@@ -40,6 +45,7 @@ __all__ = [
     "SyncDataSource",
     "SyncMessage",
     "SyncObjectConsumer",
+    "SyncQueryConsumer",
     "SyncQueryResult",
     "XMLText",
     "connect",

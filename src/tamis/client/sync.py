@@ -39,10 +39,16 @@ from tamis.client.options import (
     SubscribeOptions,
     refuse_function,
 )
-from tamis.client.query_consumer import DocumentQuery
+from tamis.client.query_consumer import DocumentQuery, QueryConsumer
 from tamis.client.query_results import Queryable
 from tamis.client.sync_advertisements import SyncAdvertisement
-from tamis.client.sync_consumers import LoopThread, SyncConsumer, SyncMessage, SyncObjectConsumer
+from tamis.client.sync_consumers import (
+    LoopThread,
+    SyncConsumer,
+    SyncMessage,
+    SyncObjectConsumer,
+    SyncQueryConsumer,
+)
 from tamis.client.sync_methods import SyncMethods
 from tamis.client.sync_queries import SyncDataSource, SyncQueryResult
 from tamis.errors import DisconnectedError, OptionError
@@ -193,7 +199,7 @@ class SyncBus(SyncMethods):
         self,
         filter: DocumentQuery,
         **options: Unpack[SubscribeOptions],
-    ) -> SyncConsumer: ...
+    ) -> SyncQueryConsumer: ...
 
     def subscribe(
         self,
@@ -208,6 +214,8 @@ class SyncBus(SyncMethods):
             return SyncObjectConsumer(thread, objects)
         consumer = cast("Consumer", bus.subscribe(filter, **options))
         thread.call(consumer.start())
+        if isinstance(consumer, QueryConsumer):
+            return SyncQueryConsumer(thread, consumer)
         return SyncConsumer(thread, consumer)
 
     def on(

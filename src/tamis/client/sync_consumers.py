@@ -14,6 +14,7 @@ from tamis.client.consumer import Consumer, event_timeout
 from tamis.client.messages import ReceivedEvent
 from tamis.client.object_consumer import ObjectConsumer, object_of, require_automatic
 from tamis.client.option_checks import check_duration, check_integer
+from tamis.client.query_consumer import DocumentQuery, QueryConsumer
 from tamis.client.sync_methods import SyncConsumerProperties
 from tamis.errors import DisconnectedError
 from tamis.objects import ObjectFilter
@@ -208,6 +209,29 @@ class SyncConsumer(SyncConsumerProperties):
         if kind is None:
             self._settle_in_hand()
         self.close()
+
+
+class SyncQueryConsumer(SyncConsumer):
+    """Documents that satisfy a query: `for message in bus.subscribe(query("//item"))`."""
+
+    def __init__(self, thread: LoopThread, consumer: QueryConsumer) -> None:
+        super().__init__(thread, consumer)
+        self._checked = consumer
+
+    @property
+    def query(self) -> DocumentQuery:
+        """Return the query."""
+        return self._checked.query
+
+    @property
+    def residue(self) -> int:
+        """Return how many events the broker's filter let through, and the query did not."""
+        return self._checked.residue
+
+    @property
+    def refused(self) -> int:
+        """Return how many documents could not be checked."""
+        return self._checked.refused
 
 
 class SyncObjectConsumer:
