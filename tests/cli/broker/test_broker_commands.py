@@ -384,6 +384,21 @@ def test_a_filter_is_explained(url: str) -> None:
     tamis("subscriptions", "delete", "cheap")
 
 
+def test_documents_are_explained(url: str, tmp_path: Path) -> None:
+    path = tmp_path / "order.xml"
+    path.write_bytes(
+        "<?xml version='1.0' encoding='UTF-16'?>\n<o><b>1</b><b>2</b></o>\n".encode("utf-16")
+    )
+    assert tamis("explain", "//b[1] = '2'", path, "-l", "xql", "--url", url).code == 0
+    assert tamis("explain", "//b[0] = '2'", path, "-l", "xql", "--url", url).code == 1
+    tamis("pub", "--xml", path)
+    tamis("sub", "//b[1]", "-l", "xql", "--durable", "seconds", "--from", "earliest", "-n", 1)
+    assert "'seconds' matches" in tamis("explain", "-i", "seconds", path).out
+    assert "'seconds' does not match" in tamis("explain", "-i", "seconds", "<o><b/></o>").out
+    assert "line 1, column 4" in tamis("explain", "-i", "seconds", "<o>").err
+    tamis("subscriptions", "delete", "seconds")
+
+
 @pytest.mark.usefixtures("url")
 def test_the_status_is_a_table_or_json() -> None:
     done = tamis("status")

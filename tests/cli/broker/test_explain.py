@@ -69,6 +69,49 @@ def test_schema_mode_and_language_are_applied(tmp_path: Path) -> None:
     assert tamis("explain", "n BETWEEN 1 AND 9", '{"n": 4}', "-l", "jms").code == 0
 
 
+def test_documents_are_explained(tmp_path: Path) -> None:
+    path = tmp_path / "order.xml"
+    text = "<?xml version='1.0' encoding='{}'?>\n<order><line><sku>ch\u00e4r</sku></line></order>\n"
+    for encoding in ("UTF-8", "ISO-8859-1", "UTF-16"):
+        path.write_bytes(text.format(encoding).encode(encoding))
+        for language in ("xql", "xpath"):
+            matching = tamis("explain", "//sku = 'ch\u00e4r'", path, "-l", language)
+            assert (matching.code, matching.out.splitlines()[0]) == (0, "The filter matches:")
+            other = tamis("explain", "//sku = 'table'", path, "-l", language, "--format", "json")
+            assert (other.code, other.json[0]["matched"], other.json[0]["truth"]) == (
+                1,
+                False,
+                False,
+            )
+        assert tamis("explain", "`//sku` = 'ch\u00e4r'", path).code == 0
+    # What is exact only in the document itself.
+    given = "<a><b>1</b><b>2</b></a>"
+    assert tamis("explain", "//b[1] = '2'", given, "-l", "xql").code == 0
+    assert tamis("explain", "//b[0] = '2'", "-", "-l", "xql", stdin=given).code == 1
+    assert tamis("explain", "//b", '{"b": 1}', "-l", "xql").code == 1
+    schema = tmp_path / "schema.json"
+    schema.write_text('{"b": "int"}')
+    refused = tamis("explain", "//b", given, "-l", "xql", "-s", schema)
+    assert "--schema is for events in JSON" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("//b[", "<b/>", "-l", "xql"), "//b["),
+        (("//b", "<b>", "-l", "xql"), "the event, line 1, column 4: this is not well-formed XML"),
+        (("//b", "-", "-l", "xql", "--line", "1"), "standard input is one XML document"),
+        (("<b/>", "//b", "-l", "xql"), "is an event, not a filter: the filter comes first"),
+        (("//b", "<b/>", "-l", "xql", "-m", "strict"), "--mode is not for xql"),
+        (("//b", "<b/>", "-l", "xqll"), "xqll"),
+    ],
+)
+def test_a_mistake_with_documents_is_a_sentence(arguments: tuple[str, ...], words: str) -> None:
+    done = tamis("explain", *arguments, stdin=" <b/>")
+    assert (done.code, done.out) == (2, "")
+    assert words in done.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -79,10 +122,10 @@ def test_schema_mode_and_language_are_applied(tmp_path: Path) -> None:
         (("a = 1", '{"a": NaN}'), "the event, a: NaN is not JSON"),
         (
             ("a = 1", "no-such-file"),
-            "no-such-file is neither an event as JSON nor a file that can be read: No such file",
+            "no-such-file is neither an event as JSON or XML nor a file that can be read: No such",
         ),
         (("a = 1", "[1,2]"), "an event is a JSON object, not an array"),
-        (("a = 1", '"x"'), '"x" is neither an event as JSON nor a file'),
+        (("a = 1", '"x"'), '"x" is neither an event as JSON or XML nor a file'),
         (("a = 1", "-", "--line", "3"), "there is no line 3"),
         (("a = 1", "{}", "--line", "3"), "--line is for events in a file"),
         (('{"a": 1}', "a = 1"), "is an event, not a filter: the filter comes first"),
