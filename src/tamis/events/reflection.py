@@ -13,11 +13,13 @@ import typing
 from collections.abc import (
     Callable,
     Collection,
+    Container,
     ItemsView,
     Iterable,
     Iterator,
     KeysView,
     Mapping,
+    Reversible,
     Sequence,
     ValuesView,
 )
@@ -345,12 +347,28 @@ def declared_keys(cls: type) -> Mapping[str, Promise]:
 SINGLE: Final = (str, bytes, bytearray, memoryview)
 
 
+_MAY_BE_COLLECTIONS: Final = (Collection, Container, Iterable, Reversible)
+
+
 def is_collection(cls: type) -> bool:
-    """Return whether instances hold several values, as lists, tuples and sets do."""
+    """Return whether instances hold several values, as lists, tuples and sets do.
+
+    A class that only looks like a collection may be anything, such as a document with a length:
+    one that is meant as a collection says so by its base class.
+    """
+    return cls in _MAY_BE_COLLECTIONS or holds_elements(cls)
+
+
+def may_be_text(promised: PromisedClass) -> bool:
+    """Return whether what is promised as a collection may be a text or a mapping as well."""
+    return promised.cls in _MAY_BE_COLLECTIONS and element_of(promised).may_be(str)
+
+
+def holds_elements(cls: type) -> bool:
+    """Return whether something of a class is a collection: not a text, mapping or named tuple."""
     return (
-        issubclass(cls, Sequence | AbstractSet | Collection)
-        and not issubclass(cls, (*SINGLE, Mapping))
-        and not (isinstance(cls, type) and issubclass(cls, Enum))
+        (issubclass(cls, Sequence | AbstractSet | ValuesView) or Collection in cls.__mro__)
+        and not issubclass(cls, (*SINGLE, Mapping, Enum))
         and not hasattr(cls, "_fields")
     )
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence, ValuesView
-from collections.abc import Set as AbstractSet
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -24,7 +23,7 @@ from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 from tamis.errors import FilterTypeError, LimitError
-from tamis.events.reflection import SINGLE
+from tamis.events.reflection import holds_elements
 from tamis.events.values import Bits
 
 MAX_ACCESSOR_STEPS: Final = 32
@@ -91,7 +90,15 @@ class ClassStep:
         return f".isinstance({self.class_name})"
 
 
-Step = FieldStep | CallStep | IndexStep | ClassStep
+@dataclass(frozen=True, slots=True)
+class KeysStep:
+    """The keys of a mapping; nothing else has any, whatever its methods are called."""
+
+    def __str__(self) -> str:
+        return "[keys]"
+
+
+Step = FieldStep | CallStep | IndexStep | ClassStep | KeysStep
 AccessorSteps = tuple[Step, ...]
 
 
@@ -308,11 +315,7 @@ def is_several(value: object) -> bool:
 
 
 def _holds_several(cls: type) -> bool:
-    return (
-        issubclass(cls, Sequence | AbstractSet | ValuesView | deque)
-        and not issubclass(cls, (*SINGLE, Bits, Mapping))
-        and not hasattr(cls, "_fields")
-    )
+    return holds_elements(cls) and not issubclass(cls, Bits)
 
 
 holds_several: Final[Callable[[type], bool]] = lru_cache(maxsize=4096)(_holds_several)
@@ -325,6 +328,10 @@ Reader = Callable[[object, Accessor], object]
 
 FAILURES: Final = AccessorFailures()
 """The failures of this process, unless others are asked for."""
+
+
+class FoundInElements(list[object]):
+    """What an accessor finds in the elements of a collection, which is no list of the object's."""
 
 
 class ByName:
@@ -356,7 +363,7 @@ class ByName:
                     self.failures.note(message, name, error)
                     return None
                 found = [self.read(each, rest, message, name, depth + 1) for each in elements]
-                return [each for each in found if each is not None]
+                return FoundInElements(each for each in found if each is not None)
             value = self.taken(value, step, message, name)
         return value
 
@@ -383,12 +390,14 @@ class ByName:
                 return value[index]
             case ClassStep(class_name=name):
                 return name in class_names(type(value))
+            case KeysStep():
+                return [*value] if isinstance(value, Mapping) else None
 
 
 def goes_into_elements(value: object, step: Step) -> bool:
     """Return whether a step is taken from each element of a collection, not from itself."""
     match step:
-        case FieldStep() | ClassStep():
+        case FieldStep():
             return is_several(value)
         case CallStep(name=name):
             return is_several(value) and not hasattr(type(value), name)
@@ -400,7 +409,7 @@ def is_mere_absence(value: object, step: Step, error: Exception) -> bool:
     """Return whether an exception says only that there is no such member, element or key."""
     if isinstance(step, IndexStep):
         return isinstance(error, IndexError | KeyError | TypeError)
-    if not isinstance(error, AttributeError) or isinstance(step, ClassStep):
+    if not isinstance(error, AttributeError) or isinstance(step, ClassStep | KeysStep):
         return False
     # Not `hasattr`: that would run a property once more.
     try:

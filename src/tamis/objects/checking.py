@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
@@ -16,6 +16,7 @@ from tamis.errors import FilterTypeError
 from tamis.events import Bits, Kind
 from tamis.events.kinds import KINDS, is_value
 from tamis.events.reflection import (
+    SINGLE,
     Promise,
     PromisedClass,
     element_of,
@@ -27,11 +28,13 @@ from tamis.filters.atoms import can_compare
 from tamis.objects.accessors import Accessor
 from tamis.objects.comparing import Comparand, kind_of_operand, operand, value_of
 
+_NUMBERS: Final = (int, float, Decimal)
+
 # Booleans and timestamps first: for Python they are integers and dates.
 _KINDS_OF_CLASSES: Final[Mapping[Kind, tuple[type, ...]]] = {
     Kind.BOOLEAN: (bool,),
     Kind.TIMESTAMP: (datetime,),
-    Kind.NUMBER: (int, float, Decimal, Number),
+    Kind.NUMBER: _NUMBERS,
     Kind.TEXT: (str,),
     Kind.DATE: (date,),
     Kind.UUID: (UUID,),
@@ -58,7 +61,11 @@ def _kinds_of(promised: PromisedClass, *, elements: bool) -> frozenset[Kind]:
             return frozenset((kind,))
     if is_collection(cls):
         return kinds_of(element_of(promised)) if elements else frozenset()
+    if issubclass(cls, Number) and any(issubclass(one, cls) for one in _NUMBERS):
+        return frozenset((Kind.NUMBER,))
     # A class may be a base of values, such as Hashable; a number of NumPy is one by itself.
+    if issubclass(cls, Iterator):
+        return frozenset()
     if cls.__module__.partition(".")[0] == "numpy" or inspect.isabstract(cls):
         return ANY_KIND
     return frozenset()
@@ -139,9 +146,23 @@ def check_text_test(accessor: Accessor, promise: Promise, op: str, constant: obj
             f"{accessor}.values().contains({constant!r:.40})"
         )
     if Kind.TEXT not in kinds_of(promise):
-        raise FilterTypeError(f"{accessor} is {promise}, which has no test {op!r}: only texts do")
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which has no test {op!r}: only texts do"
+            f"{looks_like_collection(promise)}"
+        )
     if not isinstance(constant, str):
         raise FilterTypeError(f"{accessor} {op} {constant!r:.60}: {op} takes a text")
+
+
+def looks_like_collection(promise: Promise) -> str:
+    """Return advice for a class that is no collection, though it has what collections have."""
+    alike = [one.cls for one in promise.classes if issubclass(one.cls, Collection)]
+    named = next((cls for cls in alike if not issubclass(cls, (*SINGLE, Mapping))), None)
+    return (
+        f"; if it is a collection, derive {named.__name__} from collections.abc.Collection"
+        if named is not None
+        else ""
+    )
 
 
 def _check_single(accessor: Accessor, promise: Promise, constant: object) -> None:

@@ -153,7 +153,10 @@ def some_passes(op: str, given: Any, values: list[Comparand]) -> bool | None:
 def contains_value(
     found: object, given: Comparand, *, exact: bool, failed: Failed | None = None
 ) -> bool | None:
-    """Return whether a collection has an element, or a text has a part; None for anything else."""
+    """Return whether a collection has an element, a mapping a key, or a text a part; else None."""
+    if issubclass(type(found), Mapping):
+        keys = [each for each in listed(found, failed) or () if not is_several(each)]
+        return contains_value(keys, given, exact=exact, failed=failed)
     if is_several(found):
         return some_passes("=", given, comparands_of(found, exact=exact, failed=failed)) is True
     value = value_of(found, exact=exact, failed=failed)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from tamis.errors import FilterTypeError
 from tamis.events import Kind
-from tamis.events.reflection import element_of, is_collection, united
+from tamis.events.reflection import element_of, is_collection, may_be_text, united
 from tamis.events.schema import did_you_mean
 from tamis.events.values import brief
 from tamis.filters.build import like, regular, text_test
@@ -20,6 +20,7 @@ from tamis.objects.checking import (
     check_text_test,
     is_constant,
     kinds_of,
+    looks_like_collection,
 )
 from tamis.objects.comparing import kind_of_operand, known_comparisons, operand
 from tamis.objects.message_classes import remember
@@ -118,6 +119,8 @@ def contains(given: Recorded, item: object) -> ObjectFilter:
     accessor, promise = _subject(given, "contains"), given.promise
     constant = _constant(accessor, item)
     several = [one for one in promise.classes if is_collection(one.cls)]
+    if any(map(may_be_text, several)):
+        return ObjectCondition(accessor, "contains", constant)
     if promise.is_known and len(several) == len(promise.classes):
         check_comparison(accessor, united(map(element_of, several)), "=", constant, item)
         return ObjectCondition(accessor, "has", constant)
@@ -213,7 +216,10 @@ def _quantifiable(given: Recorded, word: str) -> Accessor:
             f"{accessor} is {promise}: say of what, {accessor}.keys() or {accessor}.values()"
         )
     if promise.is_known and not any(is_collection(one.cls) for one in promise.classes):
-        raise FilterTypeError(f"{accessor} is {promise}, which has no elements for {word}")
+        raise FilterTypeError(
+            f"{accessor} is {promise}, which has no elements for {word}"
+            f"{looks_like_collection(promise)}"
+        )
     return accessor
 
 

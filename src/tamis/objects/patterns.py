@@ -23,6 +23,7 @@ from tamis.objects.accessors import (
     CallStep,
     ClassStep,
     FieldStep,
+    FoundInElements,
     KeyStep,
     Reader,
     class_names,
@@ -164,10 +165,7 @@ class ObjectCondition(ObjectFilter):
                 truth = some_passes("=", self.operand, values)
                 return bool(truth) if is_several(found) else truth
             case "is a":
-                truths = {
-                    self.operand in class_names(type(one)) for one in elements_of(found, failed)
-                }
-                return any(truths) if truths else None
+                return _is_instance(found, self.operand)
             case "compare":
                 return self._compare(message, found, read)
             case _:
@@ -334,6 +332,14 @@ class Parity(Combination):
         """Return unknown if a term is, otherwise whether the number of true terms is odd."""
         truths = [term.truth_by(message, read) for term in self.terms]
         return None if None in truths else truths.count(True) % 2 == 1
+
+
+def _is_instance(found: object, identity: str) -> bool | None:
+    """Return whether something is of a class; of what was found in elements, one has to be."""
+    if type(found) is FoundInElements:
+        truths = [_is_instance(each, identity) for each in found]
+        return True if True in truths else None if False not in truths else False
+    return identity in class_names(type(found))
 
 
 def _noting(read: Reader, message: object, accessor: Accessor) -> Failed | None:

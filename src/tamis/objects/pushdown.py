@@ -20,6 +20,8 @@ from tamis.objects.accessors import (
     AccessorSteps,
     ClassStep,
     FieldStep,
+    KeysStep,
+    name_of,
     needs_no_quotes,
 )
 from tamis.objects.carriers import PlainCarrier
@@ -90,6 +92,8 @@ class _Pushdown:
         steps: AccessorSteps = self._ways[atom.attribute]
         if isinstance(steps[-1], ClassStep):
             return self._type_test(steps, literal)
+        if isinstance(steps[-1], KeysStep):
+            return TRUE if self._classes else self._otherwise(steps[:-1], name_of(steps[:-1]))
         if not _is_readable(atom, literal):
             return TRUE
         travels = [_travel(cls, steps) for cls in self._classes]
@@ -100,7 +104,7 @@ class _Pushdown:
             found |= each or _Travel()
         if isinstance(atom, Present) and not found.is_scalar:
             return TRUE
-        others = [self._otherwise(steps, atom)] if self._by_name else []
+        others = [self._otherwise(steps, atom.attribute)] if self._by_name else []
         return _any((literal, *_from_others(atom.attribute, found), *others))
 
     def _type_test(self, steps: AccessorSteps, literal: Filter) -> Filter:
@@ -112,11 +116,11 @@ class _Pushdown:
         test = Compare(TYPE_ATTRIBUTE, Kind.TEXT, "=", description_of(cls).name)
         return Not.of(test) if isinstance(literal, Not) else test
 
-    def _otherwise(self, steps: AccessorSteps, atom: Atom) -> Filter:
+    def _otherwise(self, steps: AccessorSteps, name: str) -> Filter:
         """Return which objects of any class may answer although the attribute does not."""
         if len(steps) > 1:
             return _IS_OBJECT
-        return And.of((_IS_OBJECT, Not.of(Present(atom.attribute))))
+        return And.of((_IS_OBJECT, Not.of(Present(name))))
 
 
 def _all(terms: Iterable[Filter]) -> Filter:

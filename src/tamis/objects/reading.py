@@ -297,6 +297,8 @@ class _FunctionReading:
 
     def _read_call(self, node: ast.Call) -> object:
         function = node.func
+        if (spread := next((one for one in node.keywords if one.arg is None), None)) is not None:
+            raise self._source.error(spread.value, "write the arguments of ** one by one")
         if isinstance(function, ast.Attribute) and function.attr in ("startswith", "endswith"):
             owner = self.value(function.value)
             if isinstance(owner, StandIn) and len(node.args) == 1 and not node.keywords:
@@ -308,8 +310,7 @@ class _FunctionReading:
             return self._quantified(node, every=called is all)
         if any(called is one for one in _CONSTRUCTORS):
             made = [self._constant(each) for each in node.args]
-            named = {one.arg: self._constant(one.value) for one in node.keywords if one.arg}
-            return self._made(node, called, made, named)
+            return self._made(node, called, made, self._named(node))
         if not isinstance(called, StandIn):
             raise self._source.error(
                 node,
@@ -317,8 +318,10 @@ class _FunctionReading:
                 "a method to the class",
             )
         arguments = [self._constant(each) for each in node.args]
-        named = {one.arg: self._constant(one.value) for one in node.keywords if one.arg}
-        return called(*arguments, **named)
+        return called(*arguments, **self._named(node))
+
+    def _named(self, node: ast.Call) -> dict[str, object]:
+        return {str(one.arg): self._constant(one.value) for one in node.keywords}
 
     def _made(
         self, node: ast.Call, cls: Any, arguments: list[object], named: dict[str, object]

@@ -26,6 +26,7 @@ from tamis.objects.accessors import (
     CallStep,
     ClassStep,
     IndexStep,
+    KeysStep,
     name_of,
 )
 from tamis.objects.comparing import kind_of_operand
@@ -176,11 +177,15 @@ class _Lowering:
         if not positive:
             return Lowered(TRUE, exact=False)
         name = self._name(condition.accessor.steps)
+        equal = ObjectCondition(condition.accessor, "=", condition.operand)
+        keys = self._name((*condition.accessor.steps, KeysStep()))
+        is_key = _value_test(equal, keys, positive=True).filter
         if isinstance(condition.operand, str):
             # The element of a collection that equals a text contains it.
-            return Lowered(text_test(name, "contains", condition.operand), exact=False)
-        equal = ObjectCondition(condition.accessor, "=", condition.operand)
-        return Lowered(_value_test(equal, name, positive=True).filter, exact=False)
+            holds = text_test(name, "contains", condition.operand)
+        else:
+            holds = _value_test(equal, name, positive=True).filter
+        return Lowered(Or.of((holds, is_key)), exact=False)
 
     # --- elements ----------------------------------------------------------------------------
 
