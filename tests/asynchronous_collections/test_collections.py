@@ -9,11 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from operator import contains
+from random import Random
 from typing import Any, Protocol
 
 import pytest
 
 import tamis
+from seeds import seeds
 from tamis import (
     EventError,
     FilterTypeError,
@@ -92,10 +94,56 @@ async def test_members_are_pulled_one_by_one(bus: tamis.Bus) -> None:
         await jobs.add(Job(number))
     assert await jobs.pull() == Job(1)
     assert await jobs.pull(job.number > 2) == Job(3)
-    assert await jobs.pull() == Job(4)
+    # What was passed over was not pulled.
+    assert [await jobs.pull() for _ in range(3)] == [Job(2), Job(4), None]
+    await jobs.add(Job(5))
+    assert await jobs.pull(job.number > 2) == Job(5)
     assert await jobs.pull() is None
     # Another proxy reads for itself.
     assert await DABag[Job]("/jobs", bus).pull() == Job(1)
+
+
+@in_process
+async def test_of_several_who_pull_at_the_same_time_one_gets_a_member(bus: tamis.Bus) -> None:
+    kinds: tuple[Any, ...] = (DABag, DASet)
+    for kind in kinds:
+        jobs = kind[Job](f"/{kind.__name__}", bus)
+        for number in range(8):
+            await jobs.add(Job(number))
+        # Odd ones are asked for twice as often as there are any.
+        asked = [None, job.is_odd(), job.number > 5, job.is_odd(), None, job.is_odd()] * 2
+        pulled = await asyncio.gather(*map(jobs.pull, asked))
+        numbers = [each.number for each in pulled if each is not None]
+        while (each := await jobs.pull()) is not None:
+            numbers.append(each.number)
+        assert sorted(numbers) == [*range(8)]
+
+
+@pytest.mark.parametrize("seed", seeds(50))
+def test_no_member_is_pulled_twice_or_passed_over(seed: int) -> None:
+    rng = Random(seed)
+    conditions = [None, job.is_odd(), job.number > 10, (job.number > 4) & (job.number < 15)]
+    says: list[Callable[[int], bool]] = [
+        lambda _: True,
+        lambda n: n % 2 == 1,
+        lambda n: n > 10,
+        lambda n: 4 < n < 15,
+    ]
+
+    @in_process
+    async def test(bus: tamis.Bus) -> None:
+        jobs, left = DABag[Job]("/jobs", bus), list[int]()
+        for number in range(20):
+            await jobs.add(Job(number))
+            left.append(number)
+            for _ in range(rng.randrange(3)):
+                place = rng.randrange(4)
+                found = next((one for one in left if says[place](one)), None)
+                pulled = await jobs.pull(conditions[place])
+                assert pulled == (None if found is None else Job(found))
+                left = [one for one in left if one != found]
+
+    test()
 
 
 @in_process

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tamis import Engine, message, message_class, open_bus_sync, where
-from tamis.collections import SyncDABag
+from tamis.collections import SyncDABag, SyncDAQueue
 from tamis.objects import object_filter_from_structure, object_filter_to_structure
 from waiting import eventually
 
@@ -77,8 +77,11 @@ def test_a_version_that_cannot_be_read_is_counted_and_told() -> None:
         assert eventually(lambda: watching.refused == 1)
         assert [*bag] == seen == []
         assert bag.refused == 1
-    for told in (watching.refusals, bag.refusals, consumer.refusals):
-        [sentence] = told
+        queue: Any = SyncDAQueue[third]("/all", bus)  # type: ignore[valid-type]
+        assert queue.pull() is None
+        assert queue.refused >= 1  # A queue tries again.
+    for told in (watching.refusals, bag.refusals, consumer.refusals, queue.refusals):
+        [sentence] = {*told}
         assert "word: it is missing, and the class has no default for it" in sentence
 
 

@@ -13,7 +13,14 @@ from tamis.client.messages import Message
 from tamis.client.object_consumer import MOST_REFUSALS, asked_classes, carried_object
 from tamis.client.options import SubscribeOptions
 from tamis.client.reconnector import NAME_IS_TAKEN
-from tamis.collections.members import Distinct, MemberCondition, NamedCollection, T, wanted
+from tamis.collections.members import (
+    Distinct,
+    MemberCondition,
+    NamedCollection,
+    PulledMembers,
+    T,
+    wanted,
+)
 from tamis.collections.watching import Watch, logger
 from tamis.errors import EventError, LimitError, OptionError, RefusedError
 from tamis.events.values import brief
@@ -36,8 +43,8 @@ class DACollection(NamedCollection[T]):
         super().__init__(name)
         self._is_own: Final = bus is None
         self._bus: Final = connect() if bus is None else _checked_bus(bus)
-        self._next = 1
-        self._pulled: Final = Distinct()
+        self._pulled: Final = PulledMembers(self._wanted(None))
+        self._distinct: Final = Distinct()
         self.refused = 0
         """How many present members could not be read, each time that it was tried."""
         self.refusals: Final = deque[str](maxlen=MOST_REFUSALS)
@@ -124,21 +131,30 @@ class DACollection(NamedCollection[T]):
 
     async def __aiter__(self) -> AsyncIterator[T]:
         """Yield the present members, in the order in which they were added."""
-        async for _, member in self._present(None, 1, Distinct()):
-            yield member
+        seen = Distinct()
+        async for message, member in self._present(self._wanted(None)):
+            if self._is_new(member, message, seen):
+                yield member
 
     async def pull(self, condition: MemberCondition = None) -> T | None:
         """Return the next present member that was not pulled from here before; None: none."""
-        async for message, member in self._present(condition, self._next, self._pulled):
-            self._next = message.sequence + 1
-            found: T = member
-            return found
+        asked, pulled = self._wanted(condition), self._pulled
+        async for message, member in self._present(asked, pulled.start(asked)):
+            # Nothing is awaited from here on: others may look at the same member.
+            if not pulled.is_taken(message.sequence) and self._is_new(
+                member, message, self._distinct
+            ):
+                pulled.take(asked, message.sequence)
+                found: T = member
+                return found
         return None
 
+    def _is_new(self, member: object, message: Message, seen: Distinct) -> bool:
+        return not self.QUALITY.is_distinct or seen.is_new(member, message.text)
+
     async def _present(
-        self, condition: MemberCondition, start: int, seen: Distinct
+        self, asked: ObjectFilter, start: int = 1
     ) -> AsyncIterator[tuple[Message, Any]]:
-        asked = self._wanted(condition)
         classes = asked_classes(asked)
         filter_ = And.of((in_collection(self.name), pushed_down(asked)))
         async for message in self._bus.history(filter_, start=start, mode=Mode.SQL):
@@ -149,9 +165,7 @@ class DACollection(NamedCollection[T]):
                 self.refusals.append(f"event {message.sequence}: {error}")
                 logger.warning("%r: event %d cannot be read: %s", self, message.sequence, error)
                 continue
-            if asked.matches(member) and (
-                not self.QUALITY.is_distinct or seen.is_new(member, message.text)
-            ):
+            if asked.matches(member):
                 yield message, member
 
 

@@ -105,7 +105,11 @@ class DAQueue(DACollection[T]):
         with self._telling_who_watches():
             await consumer.start()
         async with consumer:
-            message = await self._next_waiting(consumer)
+            try:
+                message = await self._next_waiting(consumer)
+            finally:
+                self.refused += consumer.refused
+                self.refusals.extend(consumer.refusals)
             if message is None:
                 return None
             # Nothing is awaited from here on: a member that is acknowledged is returned, also if

@@ -27,7 +27,9 @@ from tamis.objects.patterns import require_object_filter
 T = TypeVar("T")
 
 MOST_REMEMBERED: Final = 100_000
-"""Members that a set remembers, so that equal ones are left out."""
+"""Members that a set remembers, so that equal ones are left out, or that were pulled."""
+MOST_CONDITIONS: Final = 1_000
+"""Conditions of which is remembered where to look for the next member."""
 
 MemberCondition = ObjectFilter | StandIn | Callable[[Any], object] | None
 """A filter over objects, a function that `where` reads, or None for all members."""
@@ -165,3 +167,40 @@ class Distinct:
         if len(self._seen) > MOST_REMEMBERED:
             self._seen.popitem(last=False)
         return True
+
+
+class PulledMembers:
+    """Which present members were pulled, so that none comes twice, whatever was asked for.
+
+    It is told without anything being awaited in between, so that of several who pull at the same
+    time one gets a member.
+    """
+
+    def __init__(self, every: ObjectFilter) -> None:
+        self._every: Final = every
+        """The condition that all members satisfy."""
+        self._starts: Final[OrderedDict[ObjectFilter, int]] = OrderedDict()
+        """By condition, where to look: all that satisfy it and came before were pulled."""
+        self._taken: OrderedDict[int, None] = OrderedDict()
+        """The sequences of those that were pulled, and are not before all that were not."""
+
+    def start(self, asked: ObjectFilter) -> int:
+        """Return where to look for members that satisfy a condition."""
+        return max(self._starts.get(asked, 1), self._starts.get(self._every, 1))
+
+    def is_taken(self, sequence: int) -> bool:
+        """Return whether a member was pulled, as far as is remembered."""
+        return sequence in self._taken or sequence < self._starts.get(self._every, 1)
+
+    def take(self, asked: ObjectFilter, sequence: int) -> None:
+        """Take note of the first member that was not pulled, of those that satisfy a condition."""
+        self._taken[sequence] = None
+        self._starts[asked] = max(self.start(asked), sequence + 1)
+        self._starts.move_to_end(asked)
+        if asked == self._every:
+            first = self._starts[asked]
+            self._taken = OrderedDict((one, None) for one in self._taken if one >= first)
+        if len(self._taken) > MOST_REMEMBERED:
+            self._taken.popitem(last=False)
+        if len(self._starts) > MOST_CONDITIONS:
+            self._starts.popitem(last=False)
