@@ -63,7 +63,7 @@ def compare(spark: SparkSession, folder: Path) -> dict[str, Any]:
         "matches": there.total(),
         "rejected": remote.rejected,
         "files": len(files),
-        "snapshot": remote.version.manifest.shards[0].snapshot.sha256,
+        "snapshot": remote.version.manifest.shards[0].snapshot.name,
     }
 
 

@@ -97,7 +97,7 @@ def test_a_store_gives_the_results_of_a_folder(service: str, tmp_path: Path) -> 
     store = connected(service)
     for copy in (tmp_path / "cache").glob("*[!k]"):
         copy.unlink()
-    victim = f"bucket/library/files/{found['snapshot']}"
+    victim = f"bucket/library/{found['snapshot']}"
     whole = store.open_input_stream(victim).read()
     flipped = bytearray(whole)
     flipped[len(flipped) // 2] ^= 1

@@ -7,6 +7,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,6 +23,8 @@ from spark.library.test_stores import URL, FolderAccess
 from tamis.errors import LibraryError
 from tamis.spark import Library, forget_versions
 from tamis.spark.library.changes import apply_changes
+from tamis.spark.library.manifests import LibraryFile
+from tamis.spark.runtime.stores import ObjectStore
 
 HOUR = 3600.0
 
@@ -129,23 +132,66 @@ def test_files_of_a_version_that_is_being_written_stay(place: str, tmp_path: Pat
         assert draft.place.path(file).read_bytes() == b"of the next version"
 
 
-def test_an_old_object_that_a_new_version_has_as_well_is_young_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Else it could be removed between being found and being named by a manifest."""
+@pytest.fixture
+def in_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Library:
     access = FolderAccess(tmp_path / "files")
+    monkeypatch.setenv("TAMIS_LIBRARY_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tamis.spark.library.library.driver_access", lambda: access)
-    monkeypatch.setattr("tamis.spark.library.store_library.shared_access", lambda given: given)
-    library = Library(URL)
+    for module in ("library", "store_library"):
+        monkeypatch.setattr(f"tamis.spark.library.{module}.shared_access", lambda given: given)
+    return Library(URL)
+
+
+def kept(library: Library, data: bytes) -> LibraryFile:
     with library.draft() as draft, draft.folder() as folder:
-        (folder / "shard").write_bytes(b"the same in two versions")
-        file = draft.keep(folder / "shard")
+        (folder / "shard").write_bytes(data)
+        return draft.keep(folder / "shard")
+
+
+def test_an_old_object_does_not_serve_a_new_version(
+    in_store: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It could be removed between being found, or written anew, and being named by a manifest."""
+    now = 1e9
+    monkeypatch.setattr("tamis.spark.library.places.time", SimpleNamespace(time=lambda: now))
+    file = kept(in_store, b"the same in two versions")
+    assert kept(in_store, b"the same in two versions") == file
+    now += 13 * HOUR
+    again = kept(in_store, b"the same in two versions")
+    assert again.sha256 == file.sha256
+    assert again.name != file.name
+
+
+def test_what_is_published_while_others_are_forgotten_stays(
+    in_store: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The new version has the files of one that is being forgotten."""
+    filters = [{"a": f"price < {n}"} for n in (1, 2)]
+    library = [base(URL, one) for one in filters][-1]
     make_old(tmp_path, hours=48)
-    with library.draft() as draft, draft.folder() as folder:
-        (folder / "shard").write_bytes(b"the same in two versions")
-        assert draft.keep(folder / "shard") == file
+    later = time.time() + 13 * HOUR
+    monkeypatch.setattr("tamis.spark.library.places.time", SimpleNamespace(time=lambda: later))
+    delete, published = ObjectStore.delete, []
+
+    def delete_late(store: ObjectStore, name: str) -> None:
+        if name.startswith("files/") and not published:
+            published.append(base(URL, filters[0]))
+        delete(store, name)
+
+    monkeypatch.setattr(ObjectStore, "delete", delete_late)
+    forget_versions(library, keep=1)
+    assert published
+    in_store.latest().check()
+    assert matched(in_store.latest()) == by_the_oracle(filters[0])
+
+
+def test_a_damaged_object_is_written_again(in_store: Library, tmp_path: Path) -> None:
+    """As the sentence says that one reads who needs it; its size does not show that."""
+    file = kept(in_store, b"a shard")
     place = tmp_path / "files" / file.name
-    assert time.time() - place.stat().st_mtime < HOUR
+    place.write_bytes(b"b shard")
+    assert kept(in_store, b"a shard") == file
+    assert place.read_bytes() == b"a shard"
 
 
 def test_a_manifest_that_cannot_be_read_stops_it(place: str, tmp_path: Path) -> None:

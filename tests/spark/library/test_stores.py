@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pyarrow import fs
@@ -436,10 +437,67 @@ def test_copies_that_are_about_to_be_mapped_stay(store: CountingStore, tmp_path:
     assert all(path.exists() for path in [cache.path(store, file) for file in files])
 
 
-def test_a_folder_of_somebody_else_is_not_used(
+def test_what_is_not_a_copy_stays(store: CountingStore, tmp_path: Path) -> None:
+    """People may name a folder that has files of theirs."""
+    cache = FileCache(tmp_path / "cache", size=1)
+    names = ["poetry.lock", "film.part", "thesis", "Makefile", "0" * 63, f"{'0' * 64}.txt"]
+    (cache.folder / "folder").mkdir(parents=True)
+    (cache.folder / ("a" * 64)).mkdir()
+    for name in names:
+        (cache.folder / name).write_text("precious")
+    for path in cache.folder.iterdir():
+        os.utime(path, (0, 0))
+    assert cache.path(store, put(store, b"a shard")).exists()
+    assert {*names, "folder", "a" * 64} <= {path.name for path in cache.folder.iterdir()}
+
+
+def test_a_copy_that_is_being_checked_stays(
     store: CountingStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A process computes a checksum before the first use, while another makes room."""
+    first, second = (put(store, bytes([n]) * 100) for n in range(2))
+    path = FileCache(tmp_path / "cache").path(store, first)
+    os.utime(path, (0, 0))
+    digest = hashlib.file_digest
+
+    def slow_digest(data: Any, kind: str) -> Any:
+        monkeypatch.setattr(hashlib, "file_digest", digest)
+        FileCache(tmp_path / "cache", size=1).path(store, second)
+        return digest(data, kind)
+
+    monkeypatch.setattr(hashlib, "file_digest", slow_digest)
+    found = FileCache(tmp_path / "cache").path(store, first)
+    assert found.read_bytes() == bytes(100)
+    # Nor does it go right after that.
+    (tmp_path / "cache" / second.sha256).unlink()
+    FileCache(tmp_path / "cache", size=1).path(store, second)
+    assert found.exists()
+
+
+def test_a_copy_that_vanishes_is_fetched_again(
+    store: CountingStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders for temporary files are cleaned by others."""
     file = put(store, b"a shard")
+    path = FileCache(tmp_path / "cache").path(store, file)
+    open_ = Path.open
+
+    def open_late(self: Path, mode: str = "r") -> Any:
+        if self == path:
+            self.unlink(missing_ok=True)
+        return open_(self, mode)
+
+    monkeypatch.setattr(Path, "open", open_late)
+    assert FileCache(tmp_path / "cache").path(store, file).exists()
+
+
+@pytest.mark.parametrize("has_copy", [False, True])
+def test_a_folder_of_somebody_else_is_not_used(
+    has_copy: bool, store: CountingStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = put(store, b"a shard")
+    if has_copy:
+        FileCache(tmp_path / "cache").path(store, file)
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     with pytest.raises(LibraryError, match="belongs to another user; name one in TAMIS_LIBRARY_C"):
         FileCache(tmp_path / "cache").path(store, file)

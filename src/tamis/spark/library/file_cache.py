@@ -2,6 +2,8 @@
 
 A copy has the checksum for its name. It is written beside and renamed, so there are no half copies,
 and each process computes its checksum before the first use, so a damaged copy is fetched again.
+Who looks at a copy shares its lock, and who writes or removes it has the lock alone. The folder may
+hold other files, which nobody touches.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -28,6 +32,8 @@ DEFAULT_SIZE: Final = 20_000_000_000
 _STALE_SECONDS: Final = 3_600.0
 # Longer than it takes to map a copy after asking where it is.
 _IN_USE_SECONDS: Final = 60.0
+_COPY: Final = re.compile("[0-9a-f]{64}")
+_BESIDE: Final = re.compile(r"[0-9a-f]{64}\.(lock|[0-9a-f]+\.part)")
 
 
 class FileCache:
@@ -51,17 +57,18 @@ class FileCache:
     def path(self, store: ObjectStore, file: LibraryFile) -> Path:
         """Return a copy of a file, fetching it if this machine has none or a damaged one."""
         place = self.folder / file.sha256
-        if self._is_right(place, file):
-            with suppress(OSError):
-                os.utime(place)
-            return place
         self._make_folder()
         try:
-            with self._locked(place):
+            with self._locked(place, fcntl.LOCK_SH):
+                if self._is_right(place, file):
+                    os.utime(place)
+                    return place
+            with self._locked(place, fcntl.LOCK_EX):
                 # Another process may have fetched it meanwhile.
                 if not self._is_right(place, file):
                     self._fetch(store, file, place)
                     self._make_room(place)
+                os.utime(place)
         except OSError as error:
             raise LibraryError(
                 self.folder,
@@ -72,16 +79,17 @@ class FileCache:
 
     def _is_right(self, place: Path, file: LibraryFile) -> bool:
         try:
-            state = place.stat()
+            # Others may clean the folder, so look at what is open.
+            with place.open("rb") as data:
+                state = os.fstat(data.fileno())
+                identity = (place.name, state.st_ino, state.st_size)
+                if identity in self._verified:
+                    return True
+                if state.st_size != file.size:
+                    return False
+                right = hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
         except FileNotFoundError:
             return False
-        identity = (place.name, state.st_ino, state.st_size)
-        if identity in self._verified:
-            return True
-        if state.st_size != file.size:
-            return False
-        with place.open("rb") as data:
-            right = hashlib.file_digest(data, "sha256").hexdigest() == file.sha256
         if right:
             self._verified.add(identity)
         return right
@@ -112,18 +120,30 @@ class FileCache:
         copies, now = [], time.time()
         for one in self.folder.iterdir():
             with suppress(FileNotFoundError):
-                state = one.stat()
+                state = one.lstat()
+                if not stat.S_ISREG(state.st_mode):
+                    continue
                 # Who waits for a lock that is removed fetches a copy of its own, without harm.
-                if one.suffix in (".part", ".lock") and now - state.st_mtime > _STALE_SECONDS:
+                if _BESIDE.fullmatch(one.name) and now - state.st_mtime > _STALE_SECONDS:
                     one.unlink()
-                elif not one.suffix and one != newest:
+                elif _COPY.fullmatch(one.name) and one != newest:
                     copies.append((state.st_mtime, state.st_size, one))
         total = newest.stat().st_size + sum(size for _, size, _ in copies)
         for used, size, one in sorted(copies):
             if total <= self._size or now - used < _IN_USE_SECONDS:
                 return
-            one.unlink(missing_ok=True)
-            total -= size
+            if self._removed(one):
+                total -= size
+
+    def _removed(self, copy: Path) -> bool:
+        """Remove a copy unless somebody looks at it, or has just done so."""
+        with suppress(BlockingIOError), self._locked(copy, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            with suppress(FileNotFoundError):
+                if time.time() - copy.stat().st_mtime < _IN_USE_SECONDS:
+                    return False
+                copy.unlink()
+            return True
+        return False
 
     def _make_folder(self) -> None:
         """Make the folder; a folder of somebody else is not to be trusted."""
@@ -141,7 +161,7 @@ class FileCache:
             )
 
     @contextmanager
-    def _locked(self, place: Path) -> Iterator[None]:
+    def _locked(self, place: Path, how: int) -> Iterator[None]:
         with place.with_name(f"{place.name}.lock").open("wb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, how)
             yield

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -17,7 +19,7 @@ from tamis.spark.runtime.store_access import opened_store
 from tamis.spark.runtime.stores import ObjectStore, is_remote
 
 FILES: Final = "files"
-# How old an object may be to serve a new version as it is.
+# How old an object may be to serve a new version as it is: the names of older ones are others.
 REUSED_SECONDS: Final = 12 * 3600.0
 
 
@@ -56,16 +58,19 @@ class Draft(NamedTuple):
             yield Path(folder)
 
     def keep(self, path: Path) -> LibraryFile:
-        """Return the description of a file; in a store, its name is its checksum."""
+        """Return the description of a file; in a store, its name is its checksum and the time.
+
+        An object that no version names may be removed when it is old, and even while it is written
+        anew. So an old one is never taken for a new version: by now, the name has changed.
+        """
         file = describe_file(path)
         if not is_remote(self.place.location):
             return file
-        stored = LibraryFile(f"{FILES}/{file.sha256}", file.size, file.sha256)
+        period = int(time.time() // REUSED_SECONDS)
+        stored = LibraryFile(f"{FILES}/{file.sha256}-{period}", file.size, file.sha256)
         store = self.place.store()
-        known = store.object(stored.name)
-        # One that no version names may be removed when it is old, so it is made young again.
-        is_kept = known is not None and known.size == file.size
-        if known is None or not is_kept or known.is_older_than(REUSED_SECONDS):
+        # A damaged one is written again, as who finds it is told.
+        if store.size(stored.name) != file.size or not _is_right(store, stored):
             store.write(stored.name, path)
         return stored
 
@@ -85,6 +90,13 @@ class Draft(NamedTuple):
         if is_remote(self.place.location):
             name = f"{self.tables}/{path.parent.name}/{path.name}"
             self.place.store().write(name, path)
+
+
+def _is_right(store: ObjectStore, file: LibraryFile) -> bool:
+    digest = hashlib.sha256()
+    for data in store.chunks(file.name):
+        digest.update(data)
+    return digest.hexdigest() == file.sha256
 
 
 @cache

@@ -2,7 +2,7 @@
 
 ::
 
-    library/files/<sha256>                      a snapshot or ids, by checksum
+    library/files/<sha256>-<period>             a snapshot or ids, by checksum and half-day
             tables/<draft>/rejected.parquet/    the rejected rows of a version
             claims/00000001/<claim>             who may publish version 1
             versions/00000001/manifest.json     published last
