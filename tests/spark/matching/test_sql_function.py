@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from spark.contract import Sub, compiled
+from spark.library.test_changes import base
 from tamis.errors import SchemaError, SparkError
 from tamis.events import Schema
 from tamis.spark import CompileReport, match, register
+from tamis.spark.matching.sql_function import SqlFunction, _job
 from tamis.spark.runtime import versions
 from tamis.spark.runtime.versions import SPARK
 
@@ -100,6 +105,75 @@ def test_a_function_of_a_table_gives_the_pairs_of_match(
         spark.sql("SELECT * FROM alerts_pairs(5)").collect()
     with pytest.raises(Exception, match="the events have a column 'error', which pairs have too"):
         spark.sql("SELECT * FROM alerts_pairs(TABLE(SELECT price, 1 AS error FROM sql_events))")
+
+
+# --- as a worker runs it, without Spark ----------------------------------------------------------
+
+UTC_TIME = pa.timestamp("us", "UTC")
+
+
+@pytest.fixture(params=["America/New_York", "Asia/Kolkata", "UTC"])
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The zone of the process, in which Spark gives times to Python."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize(
+    ("type_", "given"),
+    [
+        (UTC_TIME, lambda one: one),
+        (pa.list_(UTC_TIME), lambda one: [None, one]),
+        (pa.struct({"at": UTC_TIME}), lambda one: Row(at=one)),
+        (pa.list_(pa.struct({"at": pa.list_(UTC_TIME)})), lambda one: [Row(at=[one]), None]),
+        (pa.map_(pa.string(), UTC_TIME), None),
+    ],
+)
+def test_pairs_know_the_zone_of_times(type_: pa.DataType, given: Any, tmp_path: Path) -> None:
+    name = "t.at" if "at" in str(type_).split("timestamp")[0] else "t"
+    moments = [datetime(2024, 6, 1, hour, tzinfo=UTC) for hour in (11, 12, 13)]
+    # The hour that comes twice in New York.
+    moments += [datetime(2024, 11, 3, hour, 30, tzinfo=UTC) for hour in (5, 6)]
+    local = [datetime.fromtimestamp(moment.timestamp()) for moment in moments]  # noqa: DTZ006
+    # Those that may be out of range in UTC are rejected then, and do no harm.
+    local += [datetime(9999, 12, 31, 23, 59), datetime(1, 1, 1, 0, 1)]  # noqa: DTZ001
+    if given is None:
+        rows = [Row(n=n, t={"k": one}) for n, one in enumerate(local)]
+        library = base(tmp_path, {"all": "n >= 0"})
+        expected = {(n, "all") for n in range(len(moments))}
+    else:
+        rows = [Row(n=n, t=given(one)) for n, one in enumerate(local)]
+        filters = {"noon": "2024-06-01T12:00:00Z", "twice": "2024-11-03T06:00:00Z"}
+        library = base(
+            tmp_path, {id_: f'{name} > timestamp "{one}"' for id_, one in filters.items()}
+        )
+        expected = {(2, "noon"), (3, "noon"), (4, "noon"), (4, "twice")}
+    function = SqlFunction(_job(library.latest(), "ids", 0))
+    found = [*function.pairs(rows, pa.schema([("n", pa.int64()), ("t", type_)]))]
+    assert {(row[0], row[2]) for row in found if row[0] < len(moments)} == expected
+    assert all(row[1] == rows[row[0]].t for row in found)
+
+
+def test_pairs_leave_columns_that_no_filter_mentions(tmp_path: Path) -> None:
+    """Arrow cannot make them of what Spark gives, as with Variant."""
+    function = SqlFunction(_job(base(tmp_path, {"all": "n >= 0"}).latest(), "ids", 0))
+    variant = pa.struct({"value": pa.binary(), "metadata": pa.binary()})
+    rows = [Row(v=object(), n=1), Row(v=object(), n=None)]
+    found = [*function.pairs(rows, pa.schema([("v", variant), ("n", pa.int64())]))]
+    assert found == [(rows[0].v, 1, "all", None)]
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary()])
+def test_events_as_json_may_be_large_texts(type_: pa.DataType, tmp_path: Path) -> None:
+    """With the setting useLargeVarTypes, Spark has other types for them."""
+    function = SqlFunction(_job(base(tmp_path, {"all": "n >= 0"}).latest(), "ids", 0))
+    events = pa.array(['{"n": 1}', "{", None], pa.string()).cast(type_)
+    assert function.matches(events).to_pylist() == [["all"], None, None]
+    assert [error is None for error in function.errors(events).to_pylist()] == [True, False, False]
 
 
 @needs_functions

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from os import PathLike
 from typing import Any, Final, NamedTuple
@@ -29,6 +29,7 @@ from tamis.spark.matching.columns import paths_to, show_names, text_names
 from tamis.spark.matching.outputs import Output, ShardMatches, result_columns, result_fields
 from tamis.spark.matching.plan import Machine, Strategy, choose_plan
 from tamis.spark.matching.request import MatchOptions, numbers_of, require_no_elements
+from tamis.spark.matching.row_times import zoned_values
 from tamis.spark.matching.shard_cache import SHARDS
 from tamis.spark.matching.worker import EventDecoder, MatchJob, RowLayout, RowMatcher
 from tamis.spark.runtime.versions import require_spark
@@ -98,18 +99,18 @@ class SqlFunction(NamedTuple):
 
     def pairs(self, rows: Sequence[Any], columns: pa.Schema) -> Iterator[tuple[Any, ...]]:
         """Yield rows of events with a subscription each, or with an error."""
-        events = [row.asDict(recursive=True) for row in rows]
-        batch = pa.RecordBatch.from_pylist(events, columns)
-        numbered = batch.append_column(_NUMBER, pa.array(range(len(rows))))
-        width = len(columns)
+        wanted = _wanted(self.job, columns)
+        mentioned = _mentioned(columns, wanted)
         job = self.job._replace(
             output=Output.PAIRS,
             unmatched=False,
-            wanted=_wanted(self.job, columns),
+            wanted=wanted,
             layout=RowLayout(
-                ((_NUMBER, width),), tuple((name, at) for at, name in enumerate(columns.names))
+                ((_NUMBER, len(mentioned)),),
+                tuple((name, at) for at, name in enumerate(mentioned.names)),
             ),
         )
+        numbered = _numbered(rows, mentioned)
         for found in RowMatcher(job).results(numbered):
             places = (found.column(name).to_pylist() for name in (_NUMBER, "subscription", "error"))
             for at, subscription, error in zip(*places, strict=True):
@@ -119,7 +120,7 @@ class SqlFunction(NamedTuple):
         type_ = events.type
         if pa.types.is_struct(type_):
             batch = self._columns(events)
-        elif pa.types.is_string(type_) or pa.types.is_binary(type_):
+        elif _is_text(type_):
             return self.job.decoder().from_json(events)
         else:
             raise SchemaError(
@@ -139,6 +140,30 @@ class SqlFunction(NamedTuple):
         decoder = job.decoder()
         wanted = _wanted(job, rows.schema)
         return EventDecoder(decoder.schema, job.mode == Mode.TOTAL, wanted).from_columns(rows)
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    """Return whether a type is one of those that Spark has for texts and binary, by a setting."""
+    return type_ in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _mentioned(columns: pa.Schema, wanted: Collection[str]) -> pa.Schema:
+    """Return the columns that hold an attribute to decode; others may have any type."""
+    struct = from_arrow_schema(columns)
+    names = {path.keys[0] for name in wanted for path in paths_to(struct, name)}
+    return pa.schema([field for field in columns if field.name in names])
+
+
+def _numbered(rows: Sequence[Any], columns: pa.Schema) -> pa.RecordBatch:
+    """Return some columns of the rows that Spark hands over, and the number of each row."""
+    events = [row.asDict(recursive=True) for row in rows]
+    arrays: list[pa.Array[Any]] = []
+    for field in columns:
+        values = [event[field.name] for event in events]
+        convert = zoned_values(field.type)
+        arrays.append(pa.array(map(convert, values) if convert else values, field.type))
+    numbers = pa.array(range(len(rows)))
+    return pa.RecordBatch.from_arrays([*arrays, numbers], [*columns.names, _NUMBER])
 
 
 def _wanted(job: MatchJob, columns: pa.Schema) -> frozenset[str]:
