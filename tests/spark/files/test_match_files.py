@@ -15,12 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seeds import seeds
 from spark.contract import Sub, compiled
-from tamis.errors import EventError, SchemaError
+from tamis.errors import EventError, LibraryError, SchemaError
 from tamis.events import EventLimits, read_lines
 from tamis.spark import CompileReport, Tally, match, match_files
 from tamis.spark.files import readers
 from tamis.spark.files.readers import read_json_lines
 from tamis.spark.files.splits import Split, group_into_tasks, split_files
+from tamis.spark.library.subscription_table import read_table
 
 SUBS = [
     Sub("cheap", "price < 10"),
@@ -93,6 +94,31 @@ def test_a_grid_of_files_and_folders_with_values_give_the_same(
     by_spark = match_files(spark, report.version, tmp_path, output="pairs", keep=["n", "day"])
     assert rows_of(by_spark, *columns) == [row for row in single if row[0] < 90]
     assert rows_of(by_spark, "day", "file")[0] == (1, str(partitioned / "a.parquet"))
+
+
+def test_names_are_no_patterns(spark: SparkSession, report: CompileReport, tmp_path: Path) -> None:
+    """To Spark they are, and a folder beside would be read instead."""
+    for name, columns in (("ev[12]", {"price": [1]}), ("ev1", {"symbol": ["ACME"]})):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table(columns), tmp_path / name / "a.parquet")
+    found = match_files(spark, report.version, tmp_path / "ev[12]")
+    assert rows_of(found, "subscriptions") == [(["cheap"],)]
+    subscriptions = tmp_path / "ev{1}.json"
+    subscriptions.write_text('{"id": "a", "filter": "price < 1"}')
+    assert read_table(spark, subscriptions).count() == 1
+    with pytest.raises(LibraryError, match="takes such a name of a file of CSV for a pattern"):
+        read_table(spark, subscriptions, "csv")
+
+
+def test_a_file_below_a_value_has_its_name(
+    spark: SparkSession, report: CompileReport, tmp_path: Path
+) -> None:
+    """Spark gives it as a URL."""
+    place = tmp_path / "a b+c%20é?#[1]" / "day=1" / "e.parquet"
+    place.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"price": [1]}), place)
+    found = match_files(spark, report.version, place.parents[1])
+    assert rows_of(found, "file") == [(str(place),)]
 
 
 def test_json_lines_are_read_by_their_bytes(

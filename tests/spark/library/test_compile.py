@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from spark.contract import Sub, by_spark, by_the_oracle, compiled
 from tamis.errors import FilterError, LibraryError, SchemaError
 from tamis.events import Event, Schema
 from tamis.spark import compile_subscriptions, match
+from tamis.spark.runtime.store_access import driver_access, shared_access
 
 ROWS: list[dict[str, str | None]] = [
     {"id": "cheap", "filter": "price < 10", "language": "tamis"},
@@ -155,3 +157,17 @@ def test_mistakes_are_reported_before_anything_is_written(
     with pytest.raises(LibraryError, match="no such file"):
         compile_subscriptions(tmp_path / "none.parquet", tmp_path, spark=spark)
     assert not tmp_path.joinpath("versions").exists()
+
+
+def test_other_threads_find_what_opens_stores(spark: SparkSession) -> None:
+    """Spark has no active session in a thread that it did not start."""
+    options: Any = spark.sparkContext._jsc.hadoopConfiguration()
+    options.set("fs.s3a.secret.key", "hidden")
+    try:
+        here = driver_access()
+        with ThreadPoolExecutor(1) as pool:
+            found, shared = pool.submit(lambda: (driver_access(), shared_access(here))).result()
+    finally:
+        options.unset("fs.s3a.secret.key")
+    assert here.s3_options("bucket") == {"secret_key": "hidden"}
+    assert found == here == shared.value

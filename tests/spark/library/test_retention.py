@@ -171,7 +171,7 @@ def test_what_is_published_while_others_are_forgotten_stays(
     make_old(tmp_path, hours=48)
     later = time.time() + 13 * HOUR
     monkeypatch.setattr("tamis.spark.library.places.time", SimpleNamespace(time=lambda: later))
-    delete, published = ObjectStore.delete, []
+    delete, published = ObjectStore.delete, list[Library]()
 
     def delete_late(store: ObjectStore, name: str) -> None:
         if name.startswith("files/") and not published:

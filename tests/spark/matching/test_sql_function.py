@@ -138,9 +138,9 @@ def test_pairs_know_the_zone_of_times(type_: pa.DataType, given: Any, tmp_path: 
     moments = [datetime(2024, 6, 1, hour, tzinfo=UTC) for hour in (11, 12, 13)]
     # The hour that comes twice in New York.
     moments += [datetime(2024, 11, 3, hour, 30, tzinfo=UTC) for hour in (5, 6)]
-    local = [datetime.fromtimestamp(moment.timestamp()) for moment in moments]  # noqa: DTZ006
+    local = [datetime.fromtimestamp(moment.timestamp()) for moment in moments]
     # Those that may be out of range in UTC are rejected then, and do no harm.
-    local += [datetime(9999, 12, 31, 23, 59), datetime(1, 1, 1, 0, 1)]  # noqa: DTZ001
+    local += [datetime(9999, 12, 31, 23, 59), datetime(1, 1, 1, 0, 1)]
     if given is None:
         rows = [Row(n=n, t={"k": one}) for n, one in enumerate(local)]
         library = base(tmp_path, {"all": "n >= 0"})

@@ -125,6 +125,17 @@ def test_parquet_keeps_columns_and_folders_with_values(spark: SparkSession, site
     assert total(batches).unmatched == 1
 
 
+def test_folders_of_streams_are_no_patterns(
+    spark: SparkSession, library: Path, tmp_path: Path
+) -> None:
+    """To Spark they are, and it would stream the events of the folder beside."""
+    site = Site.with_library(tmp_path / "site[12]", library)
+    add_file(site.events, "here.json", [{"price": 1}])
+    add_file(Site(tmp_path / "site1").events, "beside.json", [{"price": 2}])
+    site.run(spark)
+    assert site.rows(spark, "file") == [(str(site.events / "here.json"),)]
+
+
 def test_any_streaming_dataframe_will_do(spark: SparkSession, site: Site) -> None:
     add_file(site.events, "a.jsonl", [{"price": 5}, {"price": 50}, "{"])
     events = spark.readStream.text(str(site.events))

@@ -16,7 +16,7 @@ from tamis.errors import SchemaError, StreamError
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.runtime.records import LocalFolder, read_record, record_folder, write_record
-from tamis.spark.runtime.stores import ObjectStore, StoredObject
+from tamis.spark.runtime.stores import ObjectStore, StoredObject, escape_glob
 
 OWNER: Final = "_tamis/stream.json"
 COLUMNS: Final = "_tamis/columns.json"
@@ -136,9 +136,9 @@ def read_results(spark: SparkSession, path: str | PathLike[str]) -> DataFrame:
     schema = schema.add("outcome", T.StringType()).add("batch", T.IntegerType())
     reader = spark.read.schema(schema)
     if isinstance(folder, LocalFolder):
-        return reader.parquet(folder.location)
+        return reader.parquet(escape_glob(folder.location))
     assert isinstance(folder, ObjectStore)  # noqa: S101 - there are no others
-    places = [f"{folder.location}/{commit.rows}" for commit in commits_in(folder)]
+    places = [escape_glob(f"{folder.location}/{commit.rows}") for commit in commits_in(folder)]
     if not places:
         return spark.createDataFrame([], schema)
     return reader.option("basePath", folder.location).parquet(*places).select(*schema.names)

@@ -48,6 +48,7 @@ from tamis.spark.matching.plan import Machine, Plan, Strategy, choose_plan
 from tamis.spark.matching.request import MatchInput, MatchOptions, MatchRequest
 from tamis.spark.matching.shuffle import GROUP
 from tamis.spark.matching.worker import MatchJob, RowMatcher
+from tamis.spark.runtime.stores import escape_glob
 from tamis.spark.runtime.versions import arrow_type
 
 LOG: Final = logging.getLogger(__name__)
@@ -80,8 +81,8 @@ class EventFiles(NamedTuple):
     def read_parquet(self, spark: SparkSession) -> DataFrame:
         """Return the rows as Spark reads them."""
         if self.all:
-            return spark.read.parquet(str(self.root))
-        return spark.read.option("basePath", str(self.root)).parquet(*map(str, self.paths))
+            return spark.read.parquet(escape_glob(self.root))
+        return spark.read.option("basePath", str(self.root)).parquet(*map(escape_glob, self.paths))
 
 
 def match_files(
@@ -158,9 +159,11 @@ def _why_spark_reads(events: DataFrame, request: MatchRequest, files: EventFiles
 
 def _match_with_spark(events: DataFrame, request: MatchRequest, keep: Sequence[str]) -> DataFrame:
     kept = checked_keep(events, keep, beside=_LOCATION_NAMES)
+    # A URL, in which a plus is a plus, but not to the function that decodes it.
+    path = F.regexp_replace("_metadata.file_path", "^file:(//)?", "")
     located = events.withColumns(
         {
-            "file": F.regexp_replace("_metadata.file_path", "^file:(//)?", ""),
+            "file": F.url_decode(F.regexp_replace(path, r"\+", "%2B")),
             "position": F.col("_metadata.row_index"),
         }
     )

@@ -13,6 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tamis.errors import FilterError, LibraryError
 from tamis.events.schema import did_you_mean
+from tamis.spark.runtime.stores import escape_glob
 
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 
@@ -35,9 +36,19 @@ def read_table(
     kind = format_ or format_of(path)
     if kind not in _OPTIONS:
         raise FilterError(f"{kind!r} is not a format of tables; they are {', '.join(_OPTIONS)}")
-    if "://" not in str(path) and not Path(path).exists():
+    reader = spark.read.options(**_OPTIONS[kind]).format(kind)
+    if "://" in str(path):
+        # Only Spark sees what is there, so it may as well be a pattern.
+        return reader.load(str(path))
+    if not Path(path).exists():
         raise LibraryError(path, "there is no such file or folder of subscriptions")
-    return spark.read.options(**_OPTIONS[kind]).format(kind).load(str(path))
+    place = escape_glob(path)
+    if kind == "csv" and place != str(path):
+        raise LibraryError(
+            path,
+            "Spark takes such a name of a file of CSV for a pattern; name it without [ ] { } * ?",
+        )
+    return reader.load(place)
 
 
 def format_of(path: str | PathLike[str]) -> str:

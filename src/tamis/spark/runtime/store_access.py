@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from tamis.spark.runtime.stores import (
@@ -20,7 +21,7 @@ NO_ACCESS: Final = StoreAccess()
 
 def driver_access() -> StoreAccess:
     """Return what Spark's own configuration says about stores."""
-    context: Any = getattr(SparkSession.getActiveSession(), "_jsc", None)
+    context: Any = getattr(_session(), "_jsc", None)
     if context is None:
         return NO_ACCESS
     known = context.hadoopConfiguration()
@@ -31,9 +32,20 @@ def driver_access() -> StoreAccess:
     return StoreAccess({name: value for name, value in values.items() if value})
 
 
+def _session() -> SparkSession | None:
+    """Return the session of this thread, or else of this process; None if there is none.
+
+    A thread that Python has started has no active session, and may use the one of another.
+    """
+    try:
+        return SparkSession.active()
+    except PySparkException:
+        return None
+
+
 def shared_access(access: StoreAccess) -> Any:
     """Return access as workers get it: broadcast, since what is in a plan may be shown."""
-    session = SparkSession.getActiveSession()
+    session = _session()
     if not access or getattr(session, "_jsc", None) is None or session is None:
         return None
     return _broadcast(session.sparkContext.applicationId, access)

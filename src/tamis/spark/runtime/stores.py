@@ -6,6 +6,7 @@ rename. Arrow's file systems reach it, on the driver and in workers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ _LOCAL: Final = ("", "file")
 # File systems of Arrow that rename, and that show a file while it is written.
 _WITH_RENAME: Final = ("local", "hdfs")
 _WRITING: Final = "_writing"
+_PATTERN: Final = re.compile(r"[\\\[\]{}*?]")
 # Options of S3 by the names that Hadoop, and so Spark, has for them.
 _S3_OPTIONS: Final = {
     "fs.s3a.access.key": "access_key",
@@ -49,6 +51,15 @@ StoreErrors = type[LibraryError] | type[StreamError]
 def is_remote(path: object) -> bool:
     """Return whether a path is the address of a store, and not of a folder."""
     return "://" in str(path) and urlsplit(str(path)).scheme not in _LOCAL
+
+
+def escape_glob(path: object) -> str:
+    r"""Return a path as Spark's readers take it, which read unescaped `[ ] { } * ?` as patterns.
+
+    >>> print(escape_glob("/data/run[1]"))
+    /data/run\[1\]
+    """
+    return _PATTERN.sub(r"\\\g<0>", str(path))
 
 
 class StoreAccess:

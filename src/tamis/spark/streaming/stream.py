@@ -24,7 +24,7 @@ from tamis.spark.library.library import Library
 from tamis.spark.matching.match import EventColumn, match_frame
 from tamis.spark.matching.outputs import Output
 from tamis.spark.matching.request import MatchOptions, MatchRequest
-from tamis.spark.runtime.stores import is_remote
+from tamis.spark.runtime.stores import escape_glob, is_remote
 from tamis.spark.streaming.checkpoint import Checkpoint
 from tamis.spark.streaming.microbatch import MicroBatches
 from tamis.spark.streaming.source_names import source_names
@@ -220,4 +220,4 @@ def _new_files(spark: SparkSession, root: Path, files_per_batch: int | None) -> 
     reader = reader.option("recursiveFileLookup", "true")
     if files_per_batch is not None:
         reader = reader.option("maxFilesPerTrigger", files_per_batch)
-    return reader.load(str(root)).select("path")
+    return reader.load(escape_glob(root)).select("path")
