@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 
-Conversion = Callable[[Any], Any]
+ValueConversion = Callable[[Any], Any]
 
 
-def zoned_values(type_: pa.DataType) -> Conversion | None:
+def zoned_values(type_: pa.DataType) -> ValueConversion | None:
     """Return what gives the times in a value their zone; None if values of a type need nothing.
 
     Structs, lists and maps may hold times; structs are mappings. What has no zone in Arrow has
@@ -45,13 +45,13 @@ def zoned(time: datetime | None) -> datetime | None:
         return time.replace(tzinfo=timezone(offset or timedelta(0)))
 
 
-def _in_list(convert: Conversion | None) -> Conversion | None:
+def _in_list(convert: ValueConversion | None) -> ValueConversion | None:
     if convert is None:
         return None
     return lambda values: None if values is None else [convert(value) for value in values]
 
 
-def _in_struct(conversions: dict[str, Conversion | None]) -> Conversion | None:
+def _in_struct(conversions: dict[str, ValueConversion | None]) -> ValueConversion | None:
     needed = {name: convert for name, convert in conversions.items() if convert is not None}
     if not needed:
         return None
@@ -64,7 +64,9 @@ def _in_struct(conversions: dict[str, Conversion | None]) -> Conversion | None:
     return convert_fields
 
 
-def _in_map(of_keys: Conversion | None, of_items: Conversion | None) -> Conversion | None:
+def _in_map(
+    of_keys: ValueConversion | None, of_items: ValueConversion | None
+) -> ValueConversion | None:
     if of_keys is None and of_items is None:
         return None
 
