@@ -144,6 +144,8 @@ async def test_mistakes_are_told(connect: Connect) -> None:
             await bus.publish_many(XMLText("<a/>"))
         with pytest.raises(EventError, match="lone surrogate"):
             await bus.publish(XMLText("<a>\ud800</a>"))
+        with pytest.raises(EventError, match="XMLText has a text, not 'bytes'; for bytes, write"):
+            await bus.publish(XMLText(b"<a/>"))  # type: ignore[arg-type]
         with pytest.raises(tamis.RefusedError, match="not well-formed"):
             await bus.publish(XMLText("<a>"))
         plain = await bus.subscribe("true")

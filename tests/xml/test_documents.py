@@ -6,9 +6,11 @@ import time
 from pathlib import Path
 
 import pytest
+from lxml import etree
 
 from tamis.errors import LimitError, XMLError
 from tamis.xml import Document, XMLKind, XMLLimits, query
+from tamis.xml.decoding import decode_document, encode_document
 from xml_attacks import ATTACKS
 
 SOME = """<?xml version="1.0" encoding="latin-1"?>
@@ -71,11 +73,64 @@ def test_the_text_stays_as_it_was_given() -> None:
         ("<?xml version='1.0' encoding='UTF-16'?>", "utf-16"),
         ("<?xml version='1.0' encoding='ISO-8859-1'?>", "latin-1"),
         ('<?xml version="1.0" encoding="windows-1252"?>', "cp1252"),
+        ("<?xml version='1.0' encoding='utf8'?>", "utf-8"),
+        # A mark decides before the declaration does.
+        ("<?xml version='1.0' encoding='ISO-8859-1'?>", "utf-8-sig"),
+        ("<?xml version='1.0' encoding='ISO-8859-1'?>", "utf-16"),
     ],
 )
 def test_bytes_are_decoded_as_they_say(declared: str, codec: str) -> None:
     document = Document.parse(f"{declared}<a>größer</a>".encode(codec))
     assert document.root.value == "größer"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ("<?xml version='1.0' encoding='UTF-16'?><a/>".encode("utf-16-le"), "without its mark"),
+        ("<a>€</a>".encode("utf-16-be"), "this is UTF-16 without its mark: write the bytes FF FE"),
+        ("<a/>".encode("utf-32"), "UTF-32 is not read; send the document as UTF-8"),
+        (b"\xef\xbb\xbf<a>\xe4</a>", "byte 7: this is not utf-8"),
+        (b"<?xml version='1.0' encoding='utf-7'?><a/>", 'the encoding "utf-7" is not read; use'),
+    ],
+    ids=["UTF-16 LE", "UTF-16 BE", "UTF-32", "a mark alone", "UTF-7"],
+)
+def test_bytes_that_cannot_be_decoded_are_refused(given: bytes, sentence: str) -> None:
+    with pytest.raises(XMLError) as refused:
+        Document.parse(given)
+    assert sentence in str(refused.value)
+
+
+def declaration(encoding: str) -> str:
+    return f"<?xml version='1.0' encoding='{encoding}'?>"
+
+
+@pytest.mark.parametrize(
+    ("text", "charset", "declared"),
+    [
+        ("<a>größer €</a>", "utf-8", ""),
+        ("\ufeff<a>größer €</a>", "utf-8", ""),
+        (declaration("UTF-8") + "<a>größer €</a>", "utf-8", "UTF-8"),
+        (declaration("utf8") + "<a>größer</a>", "utf-8", "utf8"),
+        (declaration("ISO-8859-1") + "<a>größer</a>", "iso-8859-1", "ISO-8859-1"),
+        (declaration("iso-8859-15") + "<a>größer €</a>", "iso-8859-15", "iso-8859-15"),
+        (declaration("UTF-16") + "<a>größer €</a>", "utf-16", "UTF-16"),
+        ("\ufeff" + declaration("UTF-16") + "<a>größer €</a>", "utf-16", "UTF-16"),
+        # These cannot be true.
+        (declaration("ISO-8859-1") + "<a>größer €</a>", "utf-8", "UTF-8"),
+        (declaration("us-ascii") + "<a>größer</a>", "utf-8", "UTF-8"),
+        (declaration("shift_jis") + "<a>größer</a>", "utf-8", "UTF-8"),
+        ("\ufeff" + declaration("ISO-8859-1") + "<a>größer</a>", "utf-8", "UTF-8"),
+    ],
+)
+def test_bytes_are_encoded_as_they_declare(text: str, charset: str, declared: str) -> None:
+    content, told = encode_document(text)
+    assert told == charset
+    again = decode_document(content)
+    assert again[again.index("<a>") :] == text[text.index("<a>") :]
+    assert declared in again
+    # Other readers agree.
+    assert etree.fromstring(content).text == Document.parse(text).root.value
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -102,6 +157,9 @@ MISTAKES = {
     "<a b=c/>": "the value of an attribute stands in quotes",
     "<a b='1' b='2'/>": "the attribute b is there twice; leave one out",
     "<a xmlns='u' xmlns='v'/>": "the attribute xmlns is there twice; leave one out",
+    "<a xmlns:p='urn:u' xmlns:q='urn:u' p:x='1' q:x='2'/>": (
+        'the attribute x of "urn:u" is there twice, under two prefixes; leave one out'
+    ),
     "<a b='<'/>": 'there is a "<" in the value of an attribute; write &lt;',
     "<a b='1": "the value of an attribute is not closed: its last quote is missing",
     "<a>& b</a>": 'a "&" stands alone; write &amp;',

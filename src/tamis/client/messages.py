@@ -273,6 +273,11 @@ def _format(name: str) -> EventFormat:
 
 
 def _encoded_document(text: str) -> EncodedEvent:
+    if not isinstance(text, str):
+        raise EventError(
+            f"XMLText has a text, not {type(text).__name__!r}; for bytes, write "
+            "Document.parse(data), which finds their encoding"
+        )
     try:
         return EncodedEvent(msgspec.json.encode(text), XML)
     except UnicodeEncodeError:

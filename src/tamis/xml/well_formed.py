@@ -93,6 +93,12 @@ _SENTENCES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
             'the namespace "{0}" is no URI: write what is not ASCII, and blanks, as %…',
         ),
     ),
+    "NS_ERR_ATTRIBUTE_REDEFINED": (
+        (
+            r"Namespaced Attribute (\S+) in '(.{1,200}?)' redefined",
+            'the attribute {0} of "{1}" is there twice, under two prefixes; leave one out',
+        ),
+    ),
     "NS_ERR_QNAME": (
         (r"Failed to parse QName '(.{1,100}?)'", "{0} is no name with one prefix, such as a:b"),
     ),

@@ -19,7 +19,8 @@ from tamis.broker.frontend.http.bodies import (
 from tamis.broker.frontend.http.operations import Content, OperationCall, Operations
 from tamis.broker.frontend.http.reading import CLOUDEVENT, JSON, XML
 from tamis.broker.frontend.streams import long_poll
-from tamis.protocol import Code
+from tamis.errors import MissingExtraError
+from tamis.protocol import Code, Delivery
 
 operations: Final = Operations("Delivery")
 
@@ -39,12 +40,7 @@ async def fetch(call: OperationCall, subscription: str, body: Fetch) -> Fetched:
     return Fetched(events=found or [], dropped=found.dropped if found is not None else 0)
 
 
-_TYPES: Final = {
-    "json": JSON,
-    "cloudevents": CLOUDEVENT,
-    # What is here is text, whatever its declaration says; RFC 7303 has `charset` decide.
-    "xml": f"{XML}; charset=utf-8",
-}
+_TYPES: Final = {"json": JSON, "cloudevents": CLOUDEVENT}
 _OBJECT: Final[dict[str, Any]] = {"type": "object"}
 
 
@@ -58,6 +54,7 @@ _OBJECT: Final[dict[str, Any]] = {"type": "object"}
 async def fetch_next(call: OperationCall, subscription: str, body: FetchNext) -> Response:
     """Fetch one event as it was published: JSON, a CloudEvent, or an XML document.
 
+    A document comes in the encoding that it declares, also named by `charset`.
     The headers `Tamis-Sequence`, `Tamis-Time`, `Tamis-Publisher` and `Tamis-Attempt` describe it,
     and `Tamis-Dropped` counts lost events. It is delivered again unless it is acknowledged within
     `ack_timeout`.
@@ -68,8 +65,7 @@ async def fetch_next(call: OperationCall, subscription: str, body: FetchNext) ->
     if not found:
         return Response(status_code=HTTPStatus.NO_CONTENT, headers=dropped)
     [event] = found
-    is_xml = event.format == "xml"
-    content = msgspec.json.decode(event.data, type=str) if is_xml else bytes(event.data)
+    content, media_type = _body(event)
     headers = {
         "Tamis-Sequence": str(event.sequence),
         "Tamis-Time": repr(event.time),
@@ -77,7 +73,22 @@ async def fetch_next(call: OperationCall, subscription: str, body: FetchNext) ->
         "Tamis-Attempt": str(event.attempt),
         **dropped,
     }
-    return Response(content, headers=headers, media_type=_TYPES.get(event.format, JSON))
+    return Response(content, headers=headers, media_type=media_type)
+
+
+def _body(event: Delivery) -> tuple[bytes, str]:
+    """Return an event as it was published, and its media type."""
+    if event.format != "xml":
+        return bytes(event.data), _TYPES.get(event.format, JSON)
+    text = msgspec.json.decode(event.data, type=str)
+    try:
+        # The extra `xml` may be gone since it was published.
+        from tamis.xml.decoding import encode_document  # noqa: PLC0415
+    except MissingExtraError:
+        return text.encode(), f"{XML}; charset=utf-8"
+    # What is stored is text; whoever writes the body to a file believes the declaration in it.
+    content, charset = encode_document(text)
+    return content, f"{XML}; charset={charset}"
 
 
 @operations.add("POST", f"{_SUBSCRIPTION}/acknowledge", refuses=(Code.NOT_FOUND, Code.STORAGE_FULL))
