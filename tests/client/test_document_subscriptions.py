@@ -85,6 +85,22 @@ async def test_what_the_client_drops_does_not_wait_for_it_again(connect: Connect
         assert (view.pending, view.dead) == (0, 0)
 
 
+@on_every_bus
+async def test_whether_a_document_is_wanted_can_be_asked(connect: Connect) -> None:
+    name = topic()
+    chairs, _ = orders(name)
+    async with connect() as bus:
+        assert not await bus.wanted(XMLText(chairs))
+        async with bus.subscribe(many_chairs(name), language="xql"):
+            assert await bus.wanted(XMLText(chairs))
+            assert await bus.wanted(Document.parse(chairs))
+            assert not await bus.wanted(XMLText(order(("sofa", 9), topic=name)))
+            assert not await bus.wanted({"topic": name})
+        assert not await bus.wanted(XMLText(chairs))
+        with pytest.raises(tamis.RefusedError, match="not well-formed"):
+            await bus.wanted(XMLText("<a>"))
+
+
 def is_nine(left: object, right: object) -> bool:
     """Compare as somebody would who expects numbers only, and complains in strange characters."""
     if not str(left).isdigit():

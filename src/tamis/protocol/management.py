@@ -100,8 +100,12 @@ StartPosition = Annotated[
     | Annotated[str, Meta(max_length=64, extra_json_schema=MOMENT_SCHEMA)],
     Meta(description="`latest`, `earliest`, a sequence, or a time such as 2026-01-31T12:00:00Z."),
 ]
-JSONObject = Annotated[
-    msgspec.Raw, Meta(description="An event.", extra_json_schema={"type": "object"})
+SampleEvent = Annotated[
+    msgspec.Raw,
+    Meta(
+        description="An event; a string is the text of an XML document.",
+        extra_json_schema={"type": ["object", "string"]},
+    ),
 ]
 
 # --- arguments -----------------------------------------------------------------------------------
@@ -411,7 +415,7 @@ class AskWanted(ManagementCall[bool]):
     Durable subscriptions count while nobody is connected, and so do those of linked brokers.
     """
 
-    event: JSONObject
+    event: SampleEvent
 
 
 @operation(
@@ -442,7 +446,7 @@ class ExplainFilter(ManagementCall[ExplanationView]):
     """Explain why a filter matches a sample event, or why not."""
 
     filter_: FilterText = field(name="filter")
-    event: JSONObject
+    event: SampleEvent
     language: LanguageName = "tamis"
     mode: ModeName = None
 
@@ -458,7 +462,7 @@ class ExplainSubscription(ManagementCall[ExplanationView]):
     """Explain why a subscription matches a sample event, or why not."""
 
     id_: str = field(name="subscription")
-    event: JSONObject
+    event: SampleEvent
 
 
 # --- administration ------------------------------------------------------------------------------

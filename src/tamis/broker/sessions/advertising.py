@@ -6,6 +6,7 @@ import msgspec
 
 from tamis.broker.advertising.service import ClientAdvertisement, WantedSink
 from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.publish.payloads import JSON, XML
 from tamis.broker.sessions.base import SessionBase
 from tamis.broker.subscribe.filter_reader import FilterReader
 from tamis.errors import AccessError, RefusedError, TamisError
@@ -69,7 +70,11 @@ class Advertising(SessionBase):
         return all(name in schema and _is_unconverted(schema[name]) for name in names)
 
     async def wanted(self, event: bytes | msgspec.Raw) -> bool:
-        """Return whether anybody would get an event if it were published now."""
+        """Return whether anybody would get an event if it were published now.
+
+        A JSON string is the text of a document. What is found out only when an event is about to
+        be sent, whether it satisfies a query exactly, does not count.
+        """
         self._require_open()
         services, rights = self._services, self.rights
         if not rights.may_quench:
@@ -79,8 +84,16 @@ class Advertising(SessionBase):
             )
         text = bytes(event)
         services.quota.take(self.principal.name, rights, 1, len(text))
-        payload = services.decoder.decode(text, "json")
-        rights.check_publish(payload.source)
+        if text.lstrip()[:1] == b'"':
+            payload = await self._while_open(
+                services.decode_executor.run(
+                    self.principal.name, services.decoder.decode, text, XML
+                )
+            )
+        else:
+            payload = services.decoder.decode(text, JSON)
+        # They may have changed meanwhile.
+        self.rights.check_publish(payload.source)
         return await self._while_open(services.subscription_manager.is_wanted(payload.event))
 
 
