@@ -155,6 +155,14 @@ def test_a_request_in_pieces_is_a_request(server: ServerProcess) -> None:
     [
         (b"GET /health HTTP/1.1\r\nX: " + b"a" * 100_000, 431, "too_large"),
         (b"GET /" + b"a" * 100_000, 431, "too_large"),
+        # Whole headers that arrive at once.
+        (HEAD + b"X: " + b"a" * 16_400 + b"\r\n\r\n", 431, "too_large"),
+        (HEAD + b"X: y\r\n" * 3_000 + b"\r\n", 431, "too_large"),
+        (
+            b"GET /health?" + b"a" * 16_400 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            431,
+            "too_large",
+        ),
         (b"hello\r\n\r\n", 400, "bad_request"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_request"),
         (b"GET /health HTTP/1.1\r\n\r\n", 400, "bad_request"),

@@ -104,6 +104,13 @@ def test_frames_that_come_together_are_all_handled_in_their_order(server: Server
 def test_a_request_with_large_headers_is_answered(server: ServerProcess) -> None:
     with Talk(server, additional_headers={"Cookie": "x" * 6_000}) as talk:
         assert talk.ask("ping", "pong")
+    with (
+        pytest.raises(InvalidStatus) as refused,
+        Talk(server, additional_headers={f"X-{number}": "x" * 6_000 for number in range(3)}),
+    ):
+        pass
+    assert refused.value.response.status_code == 431
+    assert b"the request without its body has more than 16,384 bytes" in refused.value.response.body
 
 
 @pytest.mark.timing

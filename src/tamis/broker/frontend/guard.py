@@ -7,7 +7,8 @@ name can be made to resolve to it (DNS rebinding). Browsers tell where a request
 are older than 2023. An old one sends neither for `<img src=…>`, and looks like curl then. So a GET
 that changes something needs a header that pages cannot set for other sites.
 
-A request whose length can be read in two ways is refused as well, whoever sends it.
+A request whose length can be read in two ways is refused as well, whoever sends it, and one with
+too large a header: the parser notices that only of headers that arrive in several pieces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.frontend.http.problems import (
+    HTTPRefusedError,
+    head_too_large,
+    problem_response,
+)
 from tamis.broker.frontend.http.reading import SITE
 from tamis.broker.operations.settings import BrokerSettings, is_loopback
 from tamis.errors import RefusedError
@@ -64,6 +69,8 @@ class Guard:
             "content-length" in headers or scope.get("http_version") == "1.0"
         ):
             return _ambiguous_length()
+        if _head_bytes(scope) > self._settings.largest_header:
+            return head_too_large(self._settings.largest_header)
         if self._settings.tokens_required:
             # A page cannot send a token that it does not have.
             return None
@@ -95,6 +102,13 @@ def _ambiguous_length() -> HTTPRefusedError:
         "disagree on where such a body ends; send one of the two headers",
         headers={"Connection": "close"},
     )
+
+
+def _head_bytes(scope: Scope) -> int:
+    """Return the length of a request without its body, as it was sent but for blanks."""
+    line = len(scope.get("method", "GET")) + len(scope["raw_path"]) + len(" ? HTTP/1.1\r\n\r\n")
+    fields = sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"])
+    return line + len(scope["query_string"]) + fields
 
 
 def _name(host: str) -> str:

@@ -27,7 +27,11 @@ from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState
 
 from tamis.broker.frontend.admission import ConnectionAdmission, ConnectionTicket
-from tamis.broker.frontend.http.problems import HTTPRefusedError, problem_response
+from tamis.broker.frontend.http.problems import (
+    HTTPRefusedError,
+    head_too_large,
+    problem_response,
+)
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
 from tamis.protocol import Code
@@ -227,13 +231,7 @@ class HTTPProtocol(H11Protocol):
         """Refuse what is not HTTP; Uvicorn also calls this if the head is too long."""
         limit = self.config.settings.largest_header
         if len(self.conn.trailing_data[0]) > limit:
-            self._answer(
-                HTTPRefusedError(
-                    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-                    f"the request without its body has more than {limit:,} bytes",
-                    code=Code.TOO_LARGE,
-                )
-            )
+            self._answer(head_too_large(limit))
         else:
             self._answer(RefusedError(Code.BAD_REQUEST, msg))
 
@@ -241,10 +239,14 @@ class HTTPProtocol(H11Protocol):
         """Send a problem, unless a response has begun, and close; the last word, at once."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             response = problem_response(error, "")
-            headers = [*response.raw_headers, (b"connection", b"close")]
+            response.headers["connection"] = "close"
             phrase = HTTPStatus(response.status_code).phrase.encode()
             for event in (
-                h11.Response(status_code=response.status_code, headers=headers, reason=phrase),
+                h11.Response(
+                    status_code=response.status_code,
+                    headers=response.raw_headers,
+                    reason=phrase,
+                ),
                 h11.Data(data=bytes(response.body)),
                 h11.EndOfMessage(),
             ):

@@ -66,6 +66,16 @@ class HTTPRefusedError(RefusedError):
         super().__init__(code, message)
 
 
+def head_too_large(limit: int) -> HTTPRefusedError:
+    """Return the refusal of a request with too large a header."""
+    return HTTPRefusedError(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+        f"the request without its body has more than {limit:,} bytes",
+        code=Code.TOO_LARGE,
+        headers={"Connection": "close"},
+    )
+
+
 def problem(error: RefusedError, instance: str) -> ProblemDetails:
     """Return a refusal as the client sees it."""
     code = Code(error.code)
