@@ -27,6 +27,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"durable": 7}, "durable is 7; it must be a text of 1 to 200 printable characters"),
     ({"durable": ""}, "durable is ''; it must be a text of 1 to 200 printable characters"),
     ({"durable": "a/b"}, "no slash"),
+    ({"durable": ".."}, "not . or .."),
     ({"durable": "x" * 201}, "1 to 200"),
     ({"overflow": "bogus"}, "overflow is 'bogus'; it must be 'wait', 'drop' or 'disconnect'"),
     ({"overflow": "w"}, "overflow is 'w'; it must be 'wait', 'drop' or 'disconnect'"),

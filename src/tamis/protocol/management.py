@@ -80,8 +80,10 @@ PositionText = Annotated[
         extra_json_schema={"anyOf": [*MOMENT_SCHEMA["anyOf"], {"pattern": "^[0-9]{1,18}$"}]},
     ),
 ]
+_STEPS: Final = (".", "..")
+"""In the path of an address these are no names; most clients resolve them before they ask."""
 SUBSCRIPTION_NAME_RULE: Final = (
-    f"a text of 1 to {MAX_NAME_CHARACTERS} printable characters and no slash"
+    f"a text of 1 to {MAX_NAME_CHARACTERS} printable characters and no slash, and not . or .."
 )
 SubscriptionName = Annotated[
     str,
@@ -92,6 +94,7 @@ SubscriptionName = Annotated[
             "minLength": 1,
             "maxLength": MAX_NAME_CHARACTERS,
             "pattern": r"^[^/\u0000-\u001f\u007f-\u00a0]+$",
+            "not": {"enum": [*_STEPS]},
         },
     ),
 ]
@@ -114,14 +117,15 @@ SampleEvent = Annotated[
 def is_subscription_name(name: object) -> bool:
     """Return whether a subscription may have this name.
 
-    >>> is_subscription_name("till 7"), is_subscription_name("till/7")
-    (True, False)
+    >>> is_subscription_name("till 7"), is_subscription_name("till/7"), is_subscription_name("..")
+    (True, False, False)
     """
     return (
         isinstance(name, str)
         and 0 < len(name) <= MAX_NAME_CHARACTERS
         and name.isprintable()
         and "/" not in name
+        and name not in _STEPS
     )
 
 

@@ -274,6 +274,8 @@ def test_a_list_is_paged(client: httpx.Client) -> None:
         ('{"filter": "a=1", "lifetime": 0}', 400, "bad_request", ("lifetime in the body",)),
         ('{"filter": "a=1", "lifetime": 1e400}', 400, "bad_request", ()),
         ('{"filter": "a=1", "id": "a/b"}', 400, "bad_request", ("the name is 'a/b'; it must",)),
+        ('{"filter": "a=1", "id": ".."}', 400, "bad_request", ("the name is '..'", "not . or ..")),
+        ('{"filter": "a=1", "id": "."}', 400, "bad_request", ("the name is '.'", "not . or ..")),
         ('{"filter": "a=1", "overflow": "drop"}', 400, "bad_request", ("overflow",)),
         ('{"filter": "a=1", "start": "soon"}', 400, "bad_request", ("soon",)),
         ('{"filter": "a=1", "max_attempts": -1}', 400, "bad_request", ("of at least 0",)),

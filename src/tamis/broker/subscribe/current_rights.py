@@ -88,10 +88,14 @@ class CurrentRights:
                 return False
         return True
 
-    async def tell_readers(self, subscription: ActiveSubscription) -> None:
+    async def tell_readers(
+        self,
+        subscription: ActiveSubscription,
+        why: str = "the policy no longer allows its filter",
+    ) -> None:
         """End what is sent to those who may not read its filter; the others go on."""
         ended = [
-            self._notifier.end_one(one, "the policy no longer allows its filter")
+            self._notifier.end_one(one, why)
             for one in subscription.attachments
             if subscription.is_suspended or not one.is_allowed
         ]

@@ -108,7 +108,9 @@ class FilterUpdates:
                 # The event loop passes on what was stored to the matcher.
                 await asyncio.sleep(0)
         # Whoever reads it may do so by other roles now, or may not.
-        await self._current_rights.tell_readers(subscription)
+        await self._current_rights.tell_readers(
+            subscription, "its filter was replaced by one that your roles do not allow"
+        )
 
     def _replace(
         self,
