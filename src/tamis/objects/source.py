@@ -32,19 +32,29 @@ from tamis.objects.remembering import ReadOnce
 
 MAX_EXTRACTIONS: Final = 1_024
 """Generated functions that are kept; a program with more classes generates some again."""
+FIRST_STEPS_IN_GROUP: Final = 32
+"""Of the chains that one generated function takes, if there are few: all are generated again when
+one more comes that begins like them."""
+MAX_GROUPS: Final = 256
+"""Generated functions for one class; with more, groups are larger."""
 MIN_FORGOTTEN_ACCESSORS: Final = 1_024
 """Accessors that are kept, needed or not."""
 MAX_PUBLIC_DEPTH: Final = 8
 """Objects inside each other, where every attribute is wanted."""
 
 
-_GeneratedExtraction = tuple[list[str], Extraction]
-"""The names of attributes, and the function that extracts them."""
+class _GeneratedPart(NamedTuple):
+    """A function that extracts some attributes, all of those that begin with the same steps."""
+
+    steps: Mapping[str, AccessorSteps]
+    """By the names of the attributes."""
+    extract: Extraction
 
 
 class _KnownAccessors(NamedTuple):
-    ways: Mapping[str, AccessorSteps]
-    extractions: dict[tuple[type, frozenset[str], bool], _GeneratedExtraction]
+    ways: dict[str, AccessorSteps]
+    """Others are only ever added, by one thread at a time."""
+    extractions: dict[tuple[type, frozenset[str], bool], list[_GeneratedPart]]
     """By class and attributes, and whether what comes on the way to them is wanted as well."""
 
 
@@ -55,6 +65,8 @@ class ObjectReader:
         self._known = _KnownAccessors({}, {})
         self._most_known = MIN_FORGOTTEN_ACCESSORS
         self._by_name: Final = ByName()
+        self._parts: Final[dict[tuple[type, bool, int, int], _GeneratedPart]] = {}
+        """The latest ones, so that another accessor does not make all others be generated again."""
 
     def learn(
         self, ways: Mapping[str, AccessorSteps], names_in_use: Callable[[], Collection[str]]
@@ -70,8 +82,9 @@ class ObjectReader:
             names = names_in_use()
             known = {name: steps for name, steps in known.items() if name in names}
             self._most_known = max(MIN_FORGOTTEN_ACCESSORS, 2 * len(known))
-        # Together: a function that was generated without them must not be kept.
-        self._known = _KnownAccessors({**known, **ways}, {})
+        known.update(ways)
+        # Afterwards: functions that were generated without them must not be kept.
+        self._known = _KnownAccessors(known, {})
 
     def event(
         self, given: object, wanted: Collection[str] | None, once: ReadOnce | None = None
@@ -140,12 +153,15 @@ class ObjectReader:
     ) -> dict[str, list[object]]:
         known = self._known
         key = cls, frozenset(known.ways if wanted is None else wanted), once is not None
-        made = known.extractions.get(key) or self._generated(known, *key)
-        names, extract = made
-        columns: list[list[object]] = [[] for _ in names]
+        parts = known.extractions.get(key)
+        if parts is None:
+            parts = self._generated(known, *key)
         read = self._by_name.read if once is None else once.read
-        extract(objects, read, *(column.append for column in columns))
-        found = dict(zip(names, columns, strict=True))
+        found: dict[str, list[object]] = {}
+        for part in parts:
+            columns: dict[str, list[object]] = {name: [] for name in part.steps}
+            part.extract(objects, read, *(column.append for column in columns.values()))
+            found |= columns
         if once is None:
             return found
         once.note(objects, found)
@@ -153,19 +169,46 @@ class ObjectReader:
 
     def _generated(
         self, known: _KnownAccessors, cls: type, wanted: frozenset[str], is_kept: bool
-    ) -> _GeneratedExtraction:
+    ) -> list[_GeneratedPart]:
         ways = {name: known.ways.get(name) or steps_of(name) for name in wanted}
         steps = {name: found for name, found in sorted(ways.items()) if found}
         if is_kept:
             # What comes on the way to them, so that exact checks go on from there.
             prefixes = [s[:end] for s in steps.values() for end in range(1, len(s))]
             steps = {**{name_of(prefix): prefix for prefix in prefixes}, **steps}
-        names = [*steps]
-        made = names, generate_extractor(cls, [*steps.values()], names, self._by_name)
         if len(known.extractions) >= MAX_EXTRACTIONS:
             known.extractions.clear()
+            self._parts.clear()
+        groups = _grouped(steps)
+        made = [
+            self._part((cls, is_kept, len(groups), place), group)
+            for place, group in enumerate(groups)
+            if group
+        ]
         known.extractions[cls, wanted, is_kept] = made
         return made
+
+    def _part(
+        self, key: tuple[type, bool, int, int], steps: Mapping[str, AccessorSteps]
+    ) -> _GeneratedPart:
+        part = self._parts.get(key)
+        if part is None or part.steps != steps:
+            extract = generate_extractor(key[0], [*steps.values()], [*steps], self._by_name)
+            part = self._parts[key] = _GeneratedPart(steps, extract)
+        return part
+
+
+def _grouped(steps: Mapping[str, AccessorSteps]) -> list[dict[str, AccessorSteps]]:
+    """Return chains in groups, of which another chain changes one; no prefix is in two of them.
+
+    Their number changes only when that of the first steps doubles.
+    """
+    first_steps = {chain[0] for chain in steps.values()}
+    count = min(MAX_GROUPS, 1 << max(0, (len(first_steps) // FIRST_STEPS_IN_GROUP).bit_length()))
+    groups: list[dict[str, AccessorSteps]] = [{} for _ in range(count)]
+    for name, chain in steps.items():
+        groups[hash(chain[0]) % count][name] = chain
+    return groups
 
 
 # --- values ----------------------------------------------------------------------------------
