@@ -8,9 +8,11 @@ from enum import IntEnum, StrEnum
 from functools import partialmethod
 from typing import Any, Generic, Protocol, TypeVar
 
+import attrs
+import pydantic
 import pytest
 
-from tamis import Engine, EventError, FilterTypeError, message
+from tamis import Engine, EventError, FilterTypeError, Schema, message
 from tamis.objects import decode_object, encode_object, read_object_header
 from tamis.objects.patterns import require_object_filter
 
@@ -136,3 +138,58 @@ def test_numbers_that_a_reader_could_not_tell_apart_are_refused() -> None:
 def test_structure_is_no_condition() -> None:
     with pytest.raises(FilterTypeError, match="Heavy describes structure, which is no condition"):
         require_object_filter(message(Heavy))
+
+
+class Model(pydantic.BaseModel):
+    total: int = 1
+    customer: str = "a"
+
+
+class OpenModel(Model):
+    model_config = pydantic.ConfigDict(extra="allow")
+
+
+class AnsweringModel(Model):
+    def __getattr__(self, name: str) -> int:
+        return len(name)
+
+
+@attrs.define
+class Attributes:
+    total: int = 1
+
+
+class Counter:
+    """Nothing declares what it counts, and a helper has members of its own."""
+
+    def __init__(self, helper: Any) -> None:
+        helper.state.busy = True
+        self.count = 0
+
+    def more(self) -> None:
+        self.times += 1  # type: ignore[has-type]
+
+
+MISSPELLED: list[tuple[Any, str, str]] = [
+    (Model, "custommer", "Model has no member 'custommer'; did you mean \"customer\"?"),
+    (Attributes, "already_repring", "Attributes has no member 'already_repring'"),
+    (Counter, "busy", "Counter has no member 'busy'"),
+]
+
+
+@pytest.mark.parametrize(("cls", "name", "sentence"), MISSPELLED)
+def test_members_that_a_class_does_not_have_are_refused(cls: Any, name: str, sentence: str) -> None:
+    with pytest.raises(FilterTypeError) as caught:
+        getattr(message(cls), name)
+    assert sentence in str(caught.value)
+
+
+def test_members_that_a_class_may_have_are_asked() -> None:
+    assert (message(OpenModel).extra == 5).matches(OpenModel(extra=5))  # type: ignore[call-arg]
+    assert (message(AnsweringModel).word == 4).matches(AnsweringModel())
+    for name in ("count", "times"):
+        assert getattr(message(Counter), name) is not None
+
+
+def test_a_schema_has_the_fields_of_a_model_and_no_others() -> None:
+    assert str(Schema.of(Model)) == "Schema({'total': 'int', 'customer': 'str'})"

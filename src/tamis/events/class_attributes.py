@@ -12,11 +12,13 @@ from tamis.events.reflection import (
     Method,
     Promise,
     PromisedClass,
+    declaring_class,
     element_of,
     hints_of,
     is_collection,
     member_of,
     members_of,
+    of_pydantic,
     promise_of,
 )
 
@@ -52,7 +54,11 @@ def _declared(promised: PromisedClass) -> Mapping[str, Promise]:
     """Return what fields and properties promise; methods take part in filters over objects only."""
     cls = promised.cls
     fields = {name: promise_of(hint) for name, hint in hints_of(cls).items()}
-    known = {name: member_of(promised, name) for name in members_of(cls)}
+    known = {
+        name: member_of(promised, name)
+        for name in members_of(cls)
+        if not of_pydantic(declaring_class(cls, name))
+    }
     members = {n: p for n, p in known.items() if p is not None and not isinstance(p, Method)}
     return {name: p for name, p in {**fields, **members}.items() if not name.startswith("_")}
 

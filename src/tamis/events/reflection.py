@@ -27,6 +27,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property, lru_cache, partialmethod, singledispatchmethod
+from itertools import pairwise
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 # Nested unions and aliases beyond this promise nothing that is known.
@@ -255,8 +256,21 @@ def member_of(promised: PromisedClass, name: str) -> ClassMember | None:
         # What a descriptor returns is not known.
         is_value = found is not None and not hasattr(type(found), "__get__")
         return promise_of(type(found)) if is_value else UNKNOWN
-    answers_any = any("__getattr__" in vars(base) for base in cls.__mro__)
-    return UNKNOWN if answers_any else None
+    return UNKNOWN if _answers_any(cls) else None
+
+
+def _answers_any(cls: type) -> bool:
+    """Return whether a class may have members that it does not declare."""
+    config = getattr(cls, "model_config", None)
+    if isinstance(config, Mapping) and config.get("extra") == "allow":
+        return True
+    # Pydantic's own looks for private members, and for extra ones where they are allowed.
+    return any("__getattr__" in vars(base) and not of_pydantic(base) for base in cls.__mro__)
+
+
+def of_pydantic(cls: type) -> bool:
+    """Return whether a class is one of Pydantic's own, such as the base of all models."""
+    return cls.__module__.partition(".")[0] == "pydantic"
 
 
 def _is_method(found: object) -> bool:
@@ -289,7 +303,13 @@ def assigned_names(cls: type) -> frozenset[str]:
 
 
 def _stored_names(code: types.CodeType) -> Iterator[str]:
-    return (str(i.argval) for i in dis.get_instructions(code) if i.opname == "STORE_ATTR")
+    # Not `some.other.member = …`; what was loaded for `+=` is on top again after a swap.
+    for owner, stored in pairwise(dis.get_instructions(code)):
+        if stored.opname == "STORE_ATTR" and owner.opname.startswith(_LOADS_OF_VARIABLES):
+            yield str(stored.argval)
+
+
+_LOADS_OF_VARIABLES: Final = ("LOAD_FAST", "LOAD_DEREF", "SWAP")
 
 
 def _returned(function: Any, arguments: TypeArguments) -> Promise:
