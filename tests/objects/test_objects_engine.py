@@ -25,6 +25,7 @@ from tamis import (
     intersects,
 )
 from tamis.objects import FAILURES, message, register_comparison, source, where
+from tamis.objects.generation import generate_extractor
 
 from .shop import (
     Address,
@@ -488,7 +489,7 @@ def test_accessors_of_filters_that_are_gone_are_forgotten(monkeypatch: pytest.Mo
 def test_another_accessor_makes_few_others_be_generated_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    generate, generated = source.generate_extractor, Counter[str]()
+    generate, generated = generate_extractor, Counter[str]()
 
     def counting(cls: type, wanted: Any, names: Any, by_name: Any) -> Any:
         generated.update(names)

@@ -167,7 +167,7 @@ class Counter:
         self.count = 0
 
     def more(self) -> None:
-        self.times += 1  # type: ignore[has-type]
+        self.times += 1  # type: ignore[attr-defined]
 
 
 MISSPELLED: list[tuple[Any, str, str]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
@@ -25,6 +26,7 @@ from tamis.events.json_text import dump_json
 from tamis.events.places import inside
 from tamis.events.values import brief
 from tamis.objects.codec import encode_object, is_message_object
+from tamis.objects.fields import fields_of
 from tamis.protocol import Code, Delivery, Welcome
 from tamis.protocol.frames import MAX_REASON_CHARACTERS, EventFormat, event_size
 from tamis.units import Duration
@@ -261,6 +263,10 @@ def encode_event(event: Publishable) -> EncodedEvent:
     if isinstance(text, str):
         return _encoded_document(text)
     if not is_message_object(event):
+        cls: type = type(event)
+        if cls.__module__.partition(".")[0] not in sys.stdlib_module_names:
+            # It says what is wrong with a class of the user's.
+            fields_of(cls)
         raise EventError(
             f"{type(event).__name__!r} is not an event; give a mapping, JSON text, an XML document "
             "or an object of a class that declares its fields"

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import Any, Final, TypeVar
 
 from tamis.errors import EventError
@@ -18,6 +18,7 @@ from tamis.objects.carriers import (
     Carrier,
     EitherCarrier,
     EnumCarrier,
+    FlagCarrier,
     LiteralCarrier,
     MappingCarrier,
     NoneCarrier,
@@ -70,6 +71,8 @@ class CarrierFactory:
         return self._of_class(cls, inside, at)
 
     def _of_class(self, cls: type, inside: tuple[Any, ...], at: PlaceSteps) -> Carrier:
+        if issubclass(cls, Flag):
+            return FlagCarrier(cls)
         if issubclass(cls, Enum):
             return EnumCarrier(cls)
         if issubclass(cls, PlainCarrier.CLASSES):
@@ -99,6 +102,21 @@ class CarrierFactory:
                 "field for each",
                 place=path(at),
             )
+        if sum(isinstance(each, PartCarrier | MappingCarrier) for each in carriers) > 1:
+            raise EventError(
+                "it may be an object or a dictionary, or one of two dictionaries, which a reader "
+                "could not tell apart; declare one of them",
+                place=path(at),
+            )
+        if sum(isinstance(each, SeveralCarrier | TupleCarrier) for each in carriers) > 1:
+            raise EventError(
+                "it may be one of several collections, which a reader could not tell apart; "
+                "declare one of them",
+                place=path(at),
+            )
+        for enum in carriers:
+            if isinstance(enum, EnumCarrier | FlagCarrier):
+                _check_alone(enum, [each for each in carriers if each is not enum], at)
         numbers = {each.base for each in carriers if isinstance(each, PlainCarrier)}
         if Decimal in numbers and not numbers.isdisjoint((int, float)):
             raise EventError(
@@ -107,3 +125,24 @@ class CarrierFactory:
                 place=path(at),
             )
         return EitherCarrier(carriers)
+
+
+def _check_alone(
+    enum: EnumCarrier | FlagCarrier, others: Sequence[Carrier], at: PlaceSteps
+) -> None:
+    """Refuse an enumeration beside something whose values may be written as its members are."""
+    for other in others:
+        if isinstance(other, EnumCarrier):
+            is_alike = any(map(enum.restores, other.values()))
+        elif isinstance(other, LiteralCarrier):
+            is_alike = any(map(enum.restores, other.constants))
+        elif isinstance(enum, EnumCarrier):
+            is_alike = any(map(other.may_write, enum.values()))
+        else:
+            is_alike = other.may_write(0)
+        if is_alike:
+            raise EventError(
+                f"it may be {enum.shown} or {other.shown}, which a reader could not tell apart; "
+                "declare one of them",
+                place=path(at),
+            )

@@ -12,9 +12,9 @@ import typing
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, Flag
 from typing import Any, Final
 from uuid import UUID
 
@@ -64,6 +64,10 @@ class Carrier:
         """Return whether it has written what was decoded; asked only of several carriers."""
         raise NotImplementedError
 
+    def may_write(self, decoded: object) -> bool:  # noqa: ARG002
+        """Return whether it may write what is decoded as this text, number or boolean."""
+        return False
+
     def read(self, decoded: Any, at: PlaceSteps) -> object:
         """Return the value that was written."""
         raise NotImplementedError
@@ -100,29 +104,104 @@ class PlainCarrier(Carrier):
 
     def write(self, value: Any, at: PlaceSteps) -> object:
         """Return it, unless JSON or an event cannot have it."""
-        problem = ""
-        if isinstance(value, str):
-            value = str.__str__(value)
-            problem = "" if _is_unicode(value) else "the text has lone surrogates"
-        elif isinstance(value, Decimal):
-            if value.is_finite() and math.isfinite(float(value)):
-                return _decimal_number(value)
-            problem = f"JSON has no number {value}"
-        elif isinstance(value, float) and not math.isfinite(value):
-            problem = f"JSON has no number {value}"
-        elif isinstance(value, int) and not INT64_MIN <= value <= INT64_MAX:
-            problem = "the integer does not fit in 64 bits"
-        if problem:
+        plain = value if type(value) is self.base else self._plain(value, at)
+        if problem := _problem_of(plain):
             raise EventError(problem, place=path(at))
-        return value
+        if self.cls is not self.base and self._remade(plain, at) != value:
+            raise EventError(f"{brief(value)} would come back as something else", place=path(at))
+        return _decimal_number(plain) if isinstance(plain, Decimal) else _with_minutes(plain)
+
+    def _plain(self, value: Any, at: PlaceSteps) -> Any:
+        """Return what is equal to a value, but of no class derived from the one that travels."""
+        # Python's type checkers take an integer for a float.
+        is_integer = self.base is float and not isinstance(value, float)
+        try:
+            plain = _COPIES[int if is_integer else self.base](self.base, value)
+            if plain == value or plain != plain:  # noqa: PLR0124 - NaN is refused below
+                return plain
+        except (ArithmeticError, TypeError, ValueError):
+            pass
+        raise EventError(
+            f"{brief(value)} of the class {type(value).__name__} is equal to no "
+            f"{self.base.__name__}",
+            place=path(at),
+        )
 
     def restores(self, decoded: object) -> bool:
         """Return whether it is of the class."""
         return type(decoded) is self.base
 
-    def read(self, decoded: Any, at: PlaceSteps) -> object:  # noqa: ARG002
+    def may_write(self, decoded: object) -> bool:
+        """Return whether it is of the class, or both are numbers."""
+        numbers = (int, float, Decimal)
+        return self.restores(decoded) or (self.base in numbers and type(decoded) in numbers)
+
+    def read(self, decoded: Any, at: PlaceSteps) -> object:
         """Return it as the class has it."""
-        return decoded if self.cls is self.base else self.cls(decoded)
+        return decoded if self.cls is self.base else self._remade(decoded, at)
+
+    def _remade(self, plain: Any, at: PlaceSteps) -> object:
+        try:
+            return _COPIES[self.base](self.cls, plain)
+        except Exception as error:  # Constructors are other people's code.
+            raise EventError(
+                f"{brief(plain)} makes no {self.shown}: {type(error).__name__}: {str(error)[:200]}",
+                place=path(at),
+            ) from None
+
+
+def _time_of_day(given: Any) -> dict[str, Any]:
+    names = ("hour", "minute", "second", "microsecond", "tzinfo", "fold")
+    return {name: getattr(given, name) for name in names}
+
+
+_COPIES: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
+    bool: lambda cls, given: cls(given),
+    int: lambda cls, given: cls(int.__int__(given)),
+    float: lambda cls, given: cls(float.__float__(given)),
+    str: lambda cls, given: cls(str.__str__(given)),
+    Decimal: lambda cls, given: cls(given),
+    datetime: lambda cls, given: cls(given.year, given.month, given.day, **_time_of_day(given)),
+    date: lambda cls, given: cls(given.year, given.month, given.day),
+    time: lambda cls, given: cls(**_time_of_day(given)),
+    timedelta: lambda cls, given: cls(
+        days=given.days, seconds=given.seconds, microseconds=given.microseconds
+    ),
+    UUID: lambda cls, given: cls(int=given.int),
+    bytes: lambda cls, given: cls(bytes(memoryview(given))),
+}
+"""How an instance of a class is made of one of another class with the same base."""
+
+
+def _problem_of(plain: Any) -> str:
+    """Return why JSON or an event cannot have a value; empty if it can."""
+    match plain:
+        case str():
+            return "" if _is_unicode(plain) else "the text has lone surrogates"
+        case Decimal() if not plain.is_finite() or not math.isfinite(float(plain)):
+            return f"JSON has no number {plain}"
+        case float() if not math.isfinite(plain):
+            return f"JSON has no number {plain}"
+        case int() if not INT64_MIN <= plain <= INT64_MAX:
+            return "the integer does not fit in 64 bits"
+        case datetime() if not _has_minutes(plain) and not timedelta(days=1) < (
+            plain.replace(tzinfo=None) - datetime.min
+        ) < datetime.max - datetime.min - timedelta(days=1):
+            return "the zone's offset has seconds, so that the time cannot be told in UTC"
+        case time() if not _has_minutes(plain):
+            return "the zone's offset has seconds: times of day travel with hours and minutes"
+    return ""
+
+
+def _has_minutes(plain: datetime | time) -> bool:
+    return (plain.utcoffset() or timedelta()) % timedelta(minutes=1) == timedelta()
+
+
+def _with_minutes(plain: Any) -> Any:
+    """Return the same moment in UTC if the offset of its zone has seconds, which texts have not."""
+    if isinstance(plain, datetime) and not _has_minutes(plain):
+        return plain.astimezone(UTC)
+    return plain
 
 
 def _is_unicode(text: str) -> bool:
@@ -147,10 +226,22 @@ class EnumCarrier(Carrier):
         is_exact = len(kinds) == 1 and kinds <= {*PlainCarrier.CLASSES}
         self._value: Final = PlainCarrier(kinds.pop()) if is_exact else None
         self.decoded = Any if self._value is None else self._value.decoded
-        decode = msgspec.json.Decoder(self.decoded).decode
-        self._members: Final = {
-            decode(msgspec.json.encode(self.write(member, ()))): member for member in cls
-        }
+        self._members: Final = dict[object, Enum]()
+        for member in cls:
+            other = self._members.setdefault(self._decoded(member), member)
+            if other is not member:
+                raise EventError(
+                    f"{other} and {member} would be written alike, and a reader could not tell "
+                    "them apart; give one of them another value"
+                )
+
+    def _decoded(self, member: Enum) -> object:
+        written = msgspec.json.encode(self.write(member, ()))
+        return msgspec.json.decode(written, type=self.decoded)
+
+    def values(self) -> list[object]:
+        """Return what its members are decoded as."""
+        return [*self._members]
 
     def takes(self, value: object) -> bool:
         """Return whether it is a member."""
@@ -163,13 +254,46 @@ class EnumCarrier(Carrier):
 
     def restores(self, decoded: object) -> bool:
         """Return whether it is the value of a member."""
-        return decoded.__hash__ is not None and decoded in self._members
+        if decoded.__hash__ is None or decoded not in self._members:
+            return False
+        # For Python, 1 and True are equal.
+        return type(decoded) in map(type, self._members)
 
     def read(self, decoded: Any, at: PlaceSteps) -> object:
         """Return the member."""
         if not self.restores(decoded):
             raise EventError(f"{brief(decoded)} is no {self.shown}", place=path(at))
         return self._members[decoded]
+
+
+class FlagCarrier(PlainCarrier):
+    """Members of an enumeration of flags, and their combinations, by the number that they are."""
+
+    def __init__(self, cls: type[Flag]) -> None:
+        super().__init__(int)
+        self._flags: Final = cls
+        self.shown = cls.__name__
+
+    def takes(self, value: object) -> bool:
+        """Return whether it is a member or a combination of some."""
+        return isinstance(value, self._flags)
+
+    def write(self, value: Any, at: PlaceSteps) -> object:
+        """Return the number."""
+        return super().write(value.value, at)
+
+    def restores(self, decoded: object) -> bool:
+        """Return whether it is the number of a combination."""
+        try:
+            return type(decoded) is int and isinstance(self._flags(decoded), self._flags)
+        except ValueError:
+            return False
+
+    def read(self, decoded: Any, at: PlaceSteps) -> object:
+        """Return the combination."""
+        if not self.restores(decoded):
+            raise EventError(f"{brief(decoded)} is no {self.shown}", place=path(at))
+        return self._flags(decoded)
 
 
 def _compared(member: Enum) -> Any:
@@ -181,13 +305,13 @@ class LiteralCarrier(Carrier):
     """One of some constants."""
 
     def __init__(self, constants: Sequence[Any]) -> None:
-        self._constants: Final = constants
+        self.constants: Final = constants
         self.decoded = typing.Literal[*constants]
         self.shown = f"one of {', '.join(map(repr, constants))}"
 
     def takes(self, value: object) -> bool:
         """Return whether it is one of them."""
-        return any(value == each and type(value) is type(each) for each in self._constants)
+        return any(value == each and type(value) is type(each) for each in self.constants)
 
     def restores(self, decoded: object) -> bool:
         """Return whether it is one of them."""
@@ -246,7 +370,8 @@ class SeveralCarrier(Carrier):
     def __init__(self, cls: type, element: Carrier) -> None:
         self._cls: Final = cls
         self._element: Final = element
-        self._make: Final = cls if cls in (list, tuple, set, frozenset, deque) else list
+        concrete = set if cls is AbstractSet else list
+        self._make: Final = cls if cls in (list, tuple, set, frozenset, deque) else concrete
         self.decoded = list[element.decoded]  # type: ignore[name-defined]
         self.shown = cls.__name__
 
@@ -315,7 +440,9 @@ class MappingCarrier(Carrier):
         for key, each in value.items():
             if not isinstance(key, self._key) or isinstance(key, bool) or key == "":
                 raise EventError(f"the key {brief(key)} is no {self._key.__name__}", place=path(at))
-            found[str(key)] = self._value.checked(each, (*at, str(key)))
+            # As the reader's keys are: a member of an enumeration may show itself otherwise.
+            text = str.__str__(key) if isinstance(key, str) else int.__repr__(key)
+            found[text] = self._value.checked(each, (*at, text))
         return found
 
     def restores(self, decoded: object) -> bool:
@@ -347,6 +474,8 @@ class AnyCarrier(Carrier):
     def restores(self, decoded: object) -> bool:  # noqa: ARG002
         """Return whether it may have written this."""
         return True
+
+    may_write = restores
 
     def read(self, decoded: Any, at: PlaceSteps) -> object:  # noqa: ARG002
         """Return it."""

@@ -179,13 +179,24 @@ class _CarriedClass:
 
     def write(self, given: object, at: PlaceSteps) -> dict[str, object]:
         """Return the fields of an object."""
-        read = self._declared.read
+        declared = self._declared
+        if (lost := declared.undeclared(given)) is not None:
+            raise EventError(
+                f"{self._cls.__name__} does not declare {lost!r:.60}, which would be lost; declare "
+                "it, or leave it out",
+                place=path(at),
+            )
         return {
             one.declared.name: one.carrier.checked(
-                read(given, one.declared.name), (*at, one.declared.name)
+                declared.read(given, one.declared.name), (*at, one.declared.name)
             )
             for one in self._fields
+            if not self._is_left_out(given, one.declared)
         }
+
+    def _is_left_out(self, given: Any, field: DeclaredField) -> bool:
+        """Return whether a mapping lacks a key that it may lack."""
+        return self._declared.is_mapping and not field.is_required and field.name not in given
 
     def read(self, data: bytes | memoryview | msgspec.Raw, at: PlaceSteps) -> object:
         """Return an object of its fields."""

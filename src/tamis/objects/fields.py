@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
@@ -52,6 +52,15 @@ class DeclaredFields(NamedTuple):
     def read(self, given: Any, name: str) -> object:
         """Return what an object has in a field."""
         return given.get(name) if self.is_mapping else getattr(given, name, None)
+
+    def undeclared(self, given: Any) -> str | None:
+        """Return something that an object has beside its fields, and that would be lost."""
+        if self.is_mapping:
+            names = {one.name for one in self.fields}
+            return next((str(key) for key in given if key not in names), None)
+        # Pydantic keeps there what a model does not declare and allows.
+        extra = getattr(given, "model_extra", None) if hasattr(type(given), "model_extra") else None
+        return next(iter(extra), None) if isinstance(extra, Mapping) else None
 
 
 def has_fields(cls: type) -> bool:
@@ -129,7 +138,23 @@ def _dataclass(cls: Any) -> DeclaredFields | None:
         )
         for one in dataclasses.fields(cls)
     ]
+    _check_constructor(cls, fields)
     return DeclaredFields(tuple(fields), lambda given: cls(**given))
+
+
+def _check_constructor(cls: Any, fields: Sequence[DeclaredField]) -> None:
+    """Refuse a class whose constructor needs what no field keeps, such as an `InitVar`."""
+    known = {field.argument for field in fields}
+    for one in [*inspect.signature(cls.__init__).parameters.values()][1:]:
+        is_required = one.default is one.empty and one.kind not in (
+            one.VAR_KEYWORD,
+            one.VAR_POSITIONAL,
+        )
+        if is_required and one.name not in known:
+            raise EventError(
+                f"objects of the class {cls.__qualname__!r} cannot travel: its constructor needs "
+                f"{one.name!r}, which no field keeps; give it a default, or make it a field"
+            )
 
 
 def _struct(cls: Any) -> DeclaredFields | None:
@@ -188,10 +213,21 @@ def _typed_dict(cls: Any) -> DeclaredFields | None:
     if not typing.is_typeddict(cls):
         return None
     fields = [
-        DeclaredField(name, annotation, name in cls.__required_keys__, name)
+        DeclaredField(name, annotation, _is_required_key(cls, name), name)
         for name, annotation in hints_of(cls).items()
     ]
     return DeclaredFields(tuple(fields), dict, is_mapping=True)
+
+
+def _is_required_key(cls: Any, name: str) -> bool:
+    """Return whether a typed dictionary has a key; Python looks into no annotations as texts."""
+    try:
+        origin = typing.get_origin(typing.get_type_hints(cls, include_extras=True)[name])
+    except Exception:  # Annotations are other people's code, and may name what is not there.
+        origin = None
+    if origin in (typing.Required, typing.NotRequired):
+        return origin is typing.Required
+    return name in cls.__required_keys__
 
 
 def _plain_class(cls: Any) -> DeclaredFields | None:
