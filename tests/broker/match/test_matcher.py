@@ -15,7 +15,7 @@ import pytest
 from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
-from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher
+from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher, _StepResult
 from tamis.errors import BrokerFailedError, StorageFullError
 from tamis.filters import Mode
 from tamis.storage import StateStore
@@ -196,6 +196,20 @@ async def test_who_publishes_what_takes_long_to_match_pays_for_it(tmp_path: Path
             await broker.matcher.drained()
         assert [principal for principal, _ in charged] == [name]
         assert charged[0][1] == pytest.approx(seconds)
+
+
+@run_async
+async def test_who_publishes_does_not_pay_for_the_filters_of_others(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
+        note = broker.matcher._note_cost_of_event
+        note(step, "ann", 0.01)
+        assert step.costs == {"ann": 0}  # She has no subscriptions, and nobody knows what is usual.
+        broker.matcher._cost_of.update({"bob": 0.008, "cid": 0.009})
+        note(step, "ann", 0.01)
+        assert step.costs == {"ann": 0}  # Events of others take as long.
+        note(step, "ann", 0.1)
+        assert step.costs == {"ann": 0.1}  # It is hers that is unusual.
 
 
 @run_async

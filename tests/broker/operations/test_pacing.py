@@ -8,8 +8,8 @@ import time
 import pytest
 
 from broker.authorization_fixture import run_async
+from tamis.broker.operations.activity import RATE_SECONDS
 from tamis.broker.operations.pacing import (
-    ACTIVE_SECONDS,
     BURST_SECONDS,
     BUSY_SHARE,
     LATE_SECONDS,
@@ -19,7 +19,9 @@ from tamis.broker.operations.pacing import (
     PACED_SHARE,
     REFUSED_SECONDS,
     SHORT_SECONDS,
+    STRANGER_BURST_SECONDS,
     STRANGER_SECONDS,
+    STRANGER_SHARE,
     PrincipalPacing,
 )
 from tamis.errors import RefusedError
@@ -28,11 +30,24 @@ from waiting import eventually_async, let_others_run
 REQUEST_SECONDS = 0.0004
 
 
+def be_active(pacing: PrincipalPacing, *principals: str) -> None:
+    """Let principals ask for so much that they are active for some seconds."""
+    for _ in range(200):
+        for principal in principals:
+            pacing.note(principal)
+
+
+async def work_for(seconds: float) -> None:
+    """Keep the event loop busy, as when it handles requests."""
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass
+
+
 async def make_late(pacing: PrincipalPacing) -> None:
     """Keep the event loop busy for so long that the pacing notices, while two are active."""
-    pacing.note("bob")
-    pacing.note("cid")
-    time.sleep(5 * LOOK_SECONDS)  # The loop does nothing else, as when it handles requests.
+    be_active(pacing, "bob", "cid")
+    await work_for(5 * LOOK_SECONDS)
     await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
 
 
@@ -79,8 +94,8 @@ async def test_a_principal_gets_its_share_of_a_late_loop_while_another_is_active
 @run_async
 async def test_a_principal_that_is_alone_does_not_wait() -> None:
     pacing = PrincipalPacing(time.monotonic)
-    await ask(pacing, "ann")
-    time.sleep(5 * LOOK_SECONDS)  # The loop is late, but for nobody else.
+    be_active(pacing, "ann")
+    await work_for(5 * LOOK_SECONDS)  # The loop is late, but for nobody else.
     await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
     assert max([await ask(pacing, "ann", size=10_000_000) for _ in range(50)]) < 0.1
 
@@ -125,9 +140,8 @@ async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
 @run_async
 async def test_the_clock_of_the_loop_does_not_decide_how_late_it_is() -> None:
     """That of uvloop counts milliseconds, and stands still while a turn of the loop lasts."""
-    pacing = PrincipalPacing(lambda: 1.5 * time.monotonic())
-    pacing.note("bob")
-    pacing.note("cid")
+    pacing = PrincipalPacing(lambda: 1.5 * time.monotonic(), process_time=time.monotonic)
+    be_active(pacing, "bob", "cid")
     await eventually_async(lambda: pacing.is_paced("bob"))
 
 
@@ -136,7 +150,7 @@ async def test_the_clock_of_the_loop_does_not_decide_how_late_it_is() -> None:
 async def test_nobody_looks_how_late_the_loop_is_when_nobody_asks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tamis.broker.operations.pacing.ACTIVE_SECONDS", 2 * LOOK_SECONDS)
+    monkeypatch.setattr("tamis.broker.operations.pacing.IDLE_SECONDS", 2 * LOOK_SECONDS)
     pacing = PrincipalPacing(time.monotonic)
     await ask(pacing, "ann")
     assert pacing._next_look is not None
@@ -186,10 +200,10 @@ async def test_frames_of_a_websocket_wait_for_their_turn() -> None:
 @run_async
 async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
     pacing = PrincipalPacing(time.monotonic)
-    pacing.note("ann")
+    be_active(pacing, "ann")
     assert pacing.pause_unless_alone("ann", 1.0) == 0
     assert pacing.pause_after("ann", 1.0) == 1
-    pacing.note("bob")
+    be_active(pacing, "bob")
     assert pacing.pause_unless_alone("ann", 1.0) == 1
     await make_late(pacing)
     pacing.charge("ann", 0.1)
@@ -207,8 +221,7 @@ class Machine:
         self.pacing = PrincipalPacing(
             lambda: self.now, thread_time=lambda: self.used, process_time=lambda: self.used
         )
-        self.pacing.note("bob")
-        self.pacing.note("ann")
+        be_active(self.pacing, "bob", "ann")
 
     def look(self, seconds: float, share: float) -> None:
         """Let time pass in which a part of the processor is used; then the loop looks, in time."""
@@ -242,8 +255,8 @@ async def test_one_long_piece_of_work_paces_whoever_is_not_alone_and_counts() ->
     assert machine.pacing.is_paced("ann")
     assert machine.pause("ann") > 0.1
     machine = Machine()
-    machine.now += ACTIVE_SECONDS
-    machine.pacing.note("ann")
+    machine.now += 10 * RATE_SECONDS
+    be_active(machine.pacing, "ann")
     machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
     assert not machine.pacing.is_paced("ann")
 
@@ -263,8 +276,8 @@ async def test_a_busy_broker_paces_although_its_loop_is_never_late() -> None:
 @run_async
 async def test_a_broker_that_is_busy_for_one_principal_paces_nobody() -> None:
     machine = Machine()
-    machine.now += ACTIVE_SECONDS
-    machine.pacing.note("ann")
+    machine.now += 10 * RATE_SECONDS
+    be_active(machine.pacing, "ann")
     for _ in range(20):
         machine.look(LOOK_SECONDS, share=2.0)
     assert machine.pacing.paced_until < machine.now
@@ -293,7 +306,7 @@ async def test_a_wait_ends_with_the_pacing() -> None:
     assert await waiting < 3
 
 
-async def refusals_in(pacing: PrincipalPacing, seconds: float) -> int:
+async def answers_in(pacing: PrincipalPacing, seconds: float) -> int:
     until, count = time.monotonic() + seconds, 0
     while time.monotonic() < until:
         await pacing.wait_as_stranger()
@@ -304,38 +317,86 @@ async def refusals_in(pacing: PrincipalPacing, seconds: float) -> int:
 
 @pytest.mark.timing
 @run_async
-async def test_strangers_are_refused_slowly_while_the_loop_is_late() -> None:
+async def test_strangers_are_answered_slowly_also_while_nobody_else_is_active() -> None:
     pacing, seconds = PrincipalPacing(time.monotonic), 1.0
-    await make_late(pacing)
-    floods = [asyncio.create_task(refusals_in(pacing, seconds)) for _ in range(20)]
+    floods = [asyncio.create_task(answers_in(pacing, seconds)) for _ in range(20)]
     waits = []
     for _ in range(20):
         await asyncio.sleep(0.02)  # now and then
         waits.append(await ask(pacing, "bob"))
-    most = (BURST_SECONDS + (seconds + 0.5) * PACED_SHARE) / STRANGER_SECONDS + len(floods)
-    assert sum(await asyncio.gather(*floods)) <= most
+    spent = STRANGER_BURST_SECONDS + (seconds + 0.5) * STRANGER_SHARE
+    assert sum(await asyncio.gather(*floods)) <= spent / STRANGER_SECONDS + len(floods)
     assert max(waits) < 0.1
 
 
 @run_async
-async def test_a_stranger_is_refused_at_once_while_the_loop_is_in_time() -> None:
+async def test_some_strangers_are_answered_at_once() -> None:
     pacing = PrincipalPacing(time.monotonic)
-    pacing.note("bob")
     begun = time.monotonic()
-    for _ in range(100):
+    for _ in range(50):
         await pacing.wait_as_stranger()
     assert time.monotonic() - begun < 1.0
+
+
+@pytest.mark.timing
+@run_async
+async def test_strangers_and_those_who_ask_seldom_hold_up_nobody() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    be_active(pacing, "ann")
+    pacing.note("carl")
+    for _ in range(20):
+        await pacing.wait_as_stranger()
+    await work_for(5 * LOOK_SECONDS)
+    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
+    assert max([await ask(pacing, "ann", size=10_000_000) for _ in range(50)]) < 0.1
+
+
+@pytest.mark.timing
+@run_async
+async def test_what_others_take_of_the_machine_paces_nobody() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    be_active(pacing, "ann", "bob")
+    time.sleep(5 * LOOK_SECONDS)  # The processor does something else.
+    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
+    assert not pacing.is_paced("ann")
+
+
+@run_async
+async def test_principals_that_use_alike_do_not_wait_for_each_other() -> None:
+    machine = Machine()
+    machine.pacing.paced_until = 1_000.0
+    for _ in range(2_000):
+        for principal in ("ann", "bob"):
+            machine.pacing.note(principal)
+            machine.pacing.charge(principal, 0.001)
+        machine.now += 0.01
+    assert machine.pause("ann") == machine.pause("bob") == 0
+
+
+@run_async
+async def test_who_uses_much_more_than_others_waits() -> None:
+    machine = Machine()
+    machine.pacing.paced_until = 1_000.0
+    for _ in range(2_000):
+        for principal, seconds in (("ann", 0.001), ("bob", 0.0002), ("cid", 0.001)):
+            machine.pacing.note(principal)
+            machine.pacing.charge(principal, seconds)
+        machine.now += 0.01
+    assert machine.pause("bob") == 0
+    assert machine.pause("ann") > 1
+    # Two that help each other get no more.
+    assert machine.pause("cid") > 1
 
 
 @run_async
 async def test_who_asks_too_much_is_told_later_while_others_are_active() -> None:
     pacing = PrincipalPacing(time.monotonic)
     closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    pacing.note("ann")
+    be_active(pacing, "ann")
     begun = time.monotonic()
     await pacing.wait_to_refuse("ann", closed)
     assert time.monotonic() - begun < REFUSED_SECONDS / 2
-    pacing.note("bob")
+    be_active(pacing, "bob")
     waiting = asyncio.create_task(pacing.wait_to_refuse("ann", closed))
     await asyncio.sleep(REFUSED_SECONDS / 10)  # for less long than it waits
     assert not waiting.done()

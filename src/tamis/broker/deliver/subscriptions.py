@@ -450,6 +450,10 @@ class SubscriptionIndex:
         """Return the subscription of an owner with a name."""
         return self.by_key.get((owner, name))
 
+    def share_of(self, owner: str) -> float:
+        """Return the part of all subscriptions that an owner has."""
+        return len(self._owned.get(owner, ())) / max(1, len(self.by_number))
+
     def owned_by(self, owner: str) -> list[ActiveSubscription]:
         """Return the subscriptions of a principal."""
         with self._changing:

@@ -80,7 +80,7 @@ def create_app(broker: Broker, streams: OpenStreams) -> ASGIApp:
     settings = broker.settings
     frontend = Frontend(broker, settings, streams)
     broker.metrics.watch("streams", "Connections and event streams open", streams.__len__)
-    app: ASGIApp = Router(_routes(frontend), redirect_slashes=False, default=_not_found)
+    app: ASGIApp = Router(_routes(frontend), redirect_slashes=False, default=_Nowhere(frontend))
     app = Guard(app, settings)
     if settings.origins:
         app = CORSMiddleware(
@@ -115,11 +115,18 @@ def _routes(frontend: Frontend) -> list[BaseRoute]:
     ]
 
 
-async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    path = scope["path"]
-    refusal = RefusedError(Code.NOT_FOUND, f"nothing is served at {path!r:.200}; see /openapi.json")
-    response = problem_response(refusal, path)
-    if scope["type"] == "websocket":
-        await WebSocket(scope, receive, send).send_denial_response(response)
-    else:
-        await response(scope, receive, send)
+class _Nowhere:
+    """The ASGI application of all other paths."""
+
+    def __init__(self, frontend: Frontend) -> None:
+        self._pacing: Final = frontend.broker.pacing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._pacing.wait_as_stranger()
+        path = scope["path"]
+        message = f"nothing is served at {path!r:.200}; see /openapi.json"
+        response = problem_response(RefusedError(Code.NOT_FOUND, message), path)
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(response)
+        else:
+            await response(scope, receive, send)

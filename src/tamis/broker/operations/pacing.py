@@ -3,9 +3,13 @@
 Python runs one thread at a time, so whatever a principal makes the broker do, others wait for it:
 requests on the event loop, also refused ones, questions that threads answer, and the matching of
 its events. A client that asks as fast as it can over many connections would fill every turn of the
-loop. So the loop measures how late it is, and how busy the process. If it is late or busy and
-others are active, the work of each principal is spread in time: after a piece of work the principal
-pauses for a multiple of what the piece took. All kinds of work are paid for from one budget.
+loop. So the loop measures how late its own work makes it, and how busy the process. If it is late
+or busy and others are active, the work of each principal is spread in time: after a piece of work
+the principal pauses for a multiple of what the piece took. All kinds of work are paid for from one
+budget. Who uses no more than others do hardly waits; who uses much more gets a small share.
+
+Strangers, who have not shown who they are, always get a small share, and hold up nobody: as many of
+them as like can come.
 
 An event of another principal waits for the piece of work that it meets. The longer a piece is, the
 more events meet it, and the longer each of them waits. So the price of a piece grows with the
@@ -21,6 +25,7 @@ from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
+from tamis.broker.operations.activity import PrincipalActivity
 from tamis.errors import RefusedError
 from tamis.protocol import Code
 
@@ -38,12 +43,13 @@ BUSY_LOOKS: Final = 5
 """Over how many looks that part is averaged."""
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
-ACTIVE_SECONDS: Final = 2.0
 PACED_SHARE: Final = 0.06
-"""The part of the event loop's time that a principal gets while it is paced.
+"""The part of the event loop's time that a principal gets at the least while it is paced.
 
 It is so small that events of others rarely meet a piece of its work.
 """
+FAIR_FACTOR: Final = 1.5
+"""How much more than others a principal may use while it is paced: clients alike must not wait."""
 SHORT_SECONDS: Final = 0.0003
 """Up to this length, a piece of work costs what it takes; a longer one costs more."""
 BURST_SECONDS: Final = 0.01
@@ -55,10 +61,14 @@ FRAME_SECONDS: Final = 0.00004
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
 SECONDS_PER_BYTE: Final = 5e-9
-STRANGERS: Final = ""
-"""All whom the broker does not know, as one principal: they may come from any address."""
+STRANGER_SHARE: Final = 0.15
+"""The part of the event loop's time for all whom the broker does not know, together.
+
+They may come from any address, and ask for what everybody may see.
+"""
 STRANGER_SECONDS: Final = 0.001
-"""What it takes to accept the connection of a stranger, and to refuse it."""
+"""What it takes to accept the connection of a stranger, and to answer or refuse it."""
+STRANGER_BURST_SECONDS: Final = 0.1
 MAX_WAIT_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 1.0
 """How long a principal that is not alone waits to be told that it asks too much."""
@@ -67,6 +77,8 @@ MIN_NAP_SECONDS: Final = 0.02
 """A principal owes this much before it waits: to wait after each frame would cost more than it."""
 MAX_NAP_SECONDS: Final = 0.25
 MAX_KNOWN: Final = 1_000
+IDLE_SECONDS: Final = 2.0
+"""How long after the last question nobody looks how late the loop is any more."""
 
 
 class PrincipalPacing:
@@ -86,8 +98,9 @@ class PrincipalPacing:
         self.latest = ""
         """The principal that was active last."""
         self.latest_at = -inf
-        self._other_at = -inf
-        """When somebody else than the latest was active."""
+        self._activity = PrincipalActivity()
+        self._strangers_free_at = -inf
+        """When strangers have paid for what they were answered."""
         self._free_at: dict[str, float] = {}
         """When each principal has paid for its work."""
         self.paced_until = -inf
@@ -102,9 +115,8 @@ class PrincipalPacing:
     def note(self, principal: str) -> float:
         """Note that a principal is active now; return the time."""
         now = self._now()
-        if principal != self.latest:
-            self._other_at, self.latest = self.latest_at, principal
-        self.latest_at = now
+        self.latest, self.latest_at = principal, now
+        self._activity.note(principal, now)
         return now
 
     def is_paced(self, principal: str) -> bool:
@@ -112,9 +124,8 @@ class PrincipalPacing:
         return self._now() < self.paced_until and not self.is_alone(principal)
 
     def is_alone(self, principal: str) -> bool:
-        """Return whether nobody else has been active for a while."""
-        others_at = self._other_at if principal == self.latest else self.latest_at
-        return self._now() - others_at >= ACTIVE_SECONDS
+        """Return whether nobody else is active."""
+        return not self._activity.has_others(principal, self._now())
 
     def is_shared(self) -> bool:
         """Return whether several principals are active."""
@@ -149,14 +160,18 @@ class PrincipalPacing:
         await self._wait(principal, wait, closed)
 
     async def wait_as_stranger(self) -> None:
-        """Return when somebody whose credential is not valid may be told so.
+        """Return when somebody who has not shown who it is may be answered.
 
         They can come again at once, but on no more connections than strangers may have.
         """
-        wait = self._due(STRANGERS) - self.note(STRANGERS)
-        self.charge(STRANGERS, STRANGER_SECONDS)
-        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        await self._wait(STRANGERS, min(wait, MAX_WAIT_SECONDS), never)
+        now = self._now()
+        earliest = now - STRANGER_BURST_SECONDS / STRANGER_SHARE
+        due = max(self._strangers_free_at, earliest)
+        self._strangers_free_at = min(
+            due + STRANGER_SECONDS / STRANGER_SHARE, now + MAX_DEBT_SECONDS
+        )
+        if due - now >= MIN_NAP_SECONDS:
+            await asyncio.sleep(min(due - now, MAX_WAIT_SECONDS))
 
     async def wait_to_refuse(self, principal: str, closed: asyncio.Future[str]) -> None:
         """Return when a principal that asks too much may be told so; most try again at once."""
@@ -193,14 +208,16 @@ class PrincipalPacing:
 
     def charge(self, principal: str, seconds: float) -> None:
         """Note some work of a principal; only what is done while it is paced must be paid for."""
+        now = self._now()
+        self._activity.note_use(principal, now, seconds)
         if not self.is_paced(principal):
             self._free_at.pop(principal, None)
             return
-        now = self._now()
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
         latest = now + MAX_DEBT_SECONDS
-        self._free_at[principal] = min(self._due(principal) + seconds / PACED_SHARE, latest)
+        share = max(PACED_SHARE, FAIR_FACTOR * self._activity.use_of_others(principal, now))
+        self._free_at[principal] = min(self._due(principal) + seconds / share, latest)
 
     def _now(self) -> float:
         now = self._asked_at = self.clock()
@@ -215,13 +232,15 @@ class PrincipalPacing:
     def _look(self, due: float) -> None:
         """Measure how late this call is, and how busy the process; stop once nobody asks."""
         now, used = self.clock(), self._process_time()
+        # What other processes of the machine take, nobody here could leave to others.
+        late = min(now - due, used - self._used)
         share = (used - self._used) / max(now - self._looked_at, LOOK_SECONDS)
         self._busy_share += (share - self._busy_share) / BUSY_LOOKS
         self._looked_at, self._used = now, used
-        is_slow = now - due > LATE_SECONDS or self._busy_share > BUSY_SHARE
-        if is_slow and now - self._other_at < ACTIVE_SECONDS:
+        is_slow = late > LATE_SECONDS or self._busy_share > BUSY_SHARE
+        if is_slow and self._activity.has_others(self.latest, now):
             self.paced_until = now + PACED_SECONDS
-        if now - self._asked_at > ACTIVE_SECONDS:
+        if now - self._asked_at > IDLE_SECONDS:
             self._next_look = None
             return
         self._look_later(now)

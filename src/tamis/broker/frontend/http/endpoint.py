@@ -82,6 +82,7 @@ class Endpoint:
                 await pacing.metered(principal, _respond(operation, call, answer))
                 session.note_answered()
             else:
+                await self._frontend.broker.pacing.wait_as_stranger()
                 await _respond(operation, call, answer)
         except (ClientDisconnect, DisconnectedError):
             pass
