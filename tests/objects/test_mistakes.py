@@ -1,7 +1,7 @@
 """Mistakes in filters over objects are found when they are written, each with a sentence."""
 
 # What people write by mistake is what linters find as well.
-# mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, misc, name-defined"
+# mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, misc, name-defined, operator"
 # ruff: noqa: ARG005, E501, C416, C419, F841, PLC3002, PLR0133, PLW0108, PLW0177, PT012, SIM300
 
 from __future__ import annotations
@@ -133,6 +133,8 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
     (lambda: register_comparison("", len), "the name of a comparison is a text that is not empty"),
     (lambda: register_comparison("x", 5), "a comparison is a function of a value and a constant"),
     # combining
+    (lambda: message(dict), "dict is no class of messages: a mapping is a plain event, which"),
+    (lambda: message(list[int]), "list[int] is no class of messages: write a class with fields"),
     (lambda: (t.quantity == 1) & 5, "put the comparison in parentheses"),
     (lambda: (t.quantity == 1) & (attr("quantity") == 1), "is a filter over attributes, which can"),
     (lambda: bool(t.quantity == 1), "is neither true nor false before it meets an object"),
@@ -151,7 +153,10 @@ MISTAKES: list[tuple[Callable[[], Any], str]] = [
 FUNCTIONS: list[tuple[Callable[[], Any], str]] = [
     (lambda: where(Trade, lambda t: t.symbl == "A"), "Trade has no member 'symbl'; did you mean"),
     (lambda: where(Trade, lambda t: t.symbol == 5), "symbol is str, which is never equal to 5"),
-    (lambda: where(Trade, lambda t: len(t.tags) > 3), "len(…) is not read: compute it before"),
+    (
+        lambda: where(Trade, lambda t: len(t.tags) > 3),
+        "len is <built-in function len>, which is no constant",
+    ),
     (lambda: where(Trade, lambda t: t.price * 2 > 3), "filters over objects do not compute with"),
     (lambda: where(Trade, lambda t: 1 if t.is_open else 0), "a filter has no `if`"),
     (lambda: where(Trade, lambda t: f"{t.symbol}" == "A"), "a text with {…} is not read"),
@@ -179,6 +184,8 @@ FUNCTIONS: list[tuple[Callable[[], Any], str]] = [
     (lambda: where(Trade, lambda: True), "a filter is a function of one message"),
     (lambda: where(Trade, lambda t: (lambda: 1)() == t.price), "a function inside of a filter is"),
     (lambda: where(Trade, lambda t: {"a": 1} == t.meta), "a dictionary is no constant"),
+    (lambda: where(Trade, lambda t: t.address == None), "in where `address is not None` or `addr"),  # noqa: E711
+    (lambda: where(Trade, lambda t: t.quantity > -Side.BUY), "only a number has a sign"),
 ]
 
 
@@ -200,7 +207,8 @@ def test_a_function_that_cannot_be_read_is_refused_with_its_place(
 ) -> None:
     with pytest.raises(FilterFunctionError) as caught:
         mistake()
-    assert sentence in str(caught.value)
+    # The whole error shows the line, which has the sentence as well.
+    assert sentence in str(caught.value).splitlines()[0]
     assert caught.value.file == __file__
     line, caret = str(caught.value).splitlines()[1:3]
     assert "where(Trade" in line

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timezone
 from decimal import Decimal
 from enum import Enum
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
+from itertools import islice
 from threading import Lock
 from types import NoneType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -29,7 +30,9 @@ from tamis.events.values import Bits
 MAX_ACCESSOR_STEPS: Final = 32
 """AccessorSteps of one accessor, and collections inside each other."""
 MAX_VALUES: Final = 65_536
-"""Values that one accessor may find in an object; more are left out, and counted as a failure."""
+"""Elements of a collection; more are left out, and counted as a failure."""
+MAX_NESTED_VALUES: Final = 16 * MAX_VALUES
+"""Values that one accessor may find in collections inside each other; for more, the same."""
 
 _PLAIN: Final = re.compile(r"[^\W\d]\w*")
 _STEP: Final = re.compile(
@@ -330,6 +333,21 @@ FAILURES: Final = AccessorFailures()
 """The failures of this process, unless others are asked for."""
 
 
+def too_many_values(limit: int) -> LimitError:
+    """Return the error for values that are left out."""
+    return LimitError("values of an accessor", actual=limit + 1, limit=limit)
+
+
+def first_elements(several: Any, failed: Callable[[Exception], None] | None) -> list[Any]:
+    """Return the elements of a collection; if there are too many, the first, and tell of it."""
+    found = [*islice(several, MAX_VALUES + 1)]
+    if len(found) > MAX_VALUES:
+        found.pop()
+        if failed is not None:
+            failed(too_many_values(MAX_VALUES))
+    return found
+
+
 class FoundInElements(list[object]):
     """What an accessor finds in the elements of a collection, which is no list of the object's."""
 
@@ -358,7 +376,7 @@ class ByName:
                     return None
                 rest = steps[place:]
                 try:
-                    elements = list(value)[:MAX_VALUES]  # type: ignore[call-overload]
+                    elements = first_elements(value, partial(self.failures.note, message, name))
                 except Exception as error:  # Collections may be other people's code.
                     self.failures.note(message, name, error)
                     return None

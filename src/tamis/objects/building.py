@@ -146,11 +146,24 @@ def message(cls: Any = None) -> StandIn:
             f"message takes a class, not {brief(cls)}; without one it stands for any object"
         )
     [promised] = promise.classes
+    if (problem := _no_message(promised.cls)) is not None:
+        raise FilterTypeError(f"{promised} is no class of messages: {problem}")
     is_structure = typing.is_typeddict(promised.cls) or getattr(promised.cls, "_is_protocol", False)
     root = "" if is_structure else class_identity(promised.cls)
     if root:
         remember(promised.cls)
     return StandIn(Recorded(Accessor(root), promise))
+
+
+def _no_message(cls: type) -> str | None:
+    """Return why no message could be of a class; None if one may be."""
+    if typing.is_typeddict(cls):
+        return None
+    if issubclass(cls, Mapping):
+        return "a mapping is a plain event, which message() and a TypedDict ask"
+    if cls.__module__ == "builtins":
+        return "write a class with fields that holds it"
+    return None
 
 
 def member(given: StandIn, name: str) -> StandIn:

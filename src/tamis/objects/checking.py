@@ -157,7 +157,7 @@ def check_text_test(accessor: Accessor, promise: Promise, op: str, constant: obj
 def looks_like_collection(promise: Promise) -> str:
     """Return advice for a class that is no collection, though it has what collections have."""
     alike = [one.cls for one in promise.classes if issubclass(one.cls, Collection)]
-    named = next((cls for cls in alike if not issubclass(cls, (*SINGLE, Mapping))), None)
+    named = next((cls for cls in alike if not issubclass(cls, (*SINGLE, Mapping, Enum))), None)
     return (
         f"; if it is a collection, derive {named.__name__} from collections.abc.Collection"
         if named is not None

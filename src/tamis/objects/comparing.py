@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from enum import Enum
-from itertools import islice
 from typing import Any, Final
 
 from tamis.errors import EventError, FilterTypeError
@@ -17,7 +16,13 @@ from tamis.filters.atoms import COMPARISONS
 from tamis.filters.build import constant
 from tamis.filters.like import compile_like
 from tamis.filters.patterns import compile_pattern
-from tamis.objects.accessors import MAX_ACCESSOR_STEPS, MAX_VALUES, is_several
+from tamis.objects.accessors import (
+    MAX_ACCESSOR_STEPS,
+    MAX_NESTED_VALUES,
+    first_elements,
+    is_several,
+    too_many_values,
+)
 
 Comparand = Value | Decimal
 """What a condition compares with, and what it is compared to."""
@@ -86,9 +91,9 @@ def elements_of(found: object, failed: Failed | None = None) -> Sequence[object]
 
 
 def listed(several: Any, failed: Failed | None) -> list[Any] | None:
-    """Return the elements of a collection; None if it does not give them."""
+    """Return the elements of a collection, within limits; None if it does not give them."""
     try:
-        return [*islice(several, MAX_VALUES + 1)]
+        return first_elements(several, failed)
     except Exception as error:  # Collections may be other people's code.
         if failed is not None:
             failed(error)
@@ -106,7 +111,9 @@ def scalars_of(found: Any, failed: Failed | None = None) -> Iterator[object]:
                     break
                 continue
             count += 1
-            if count > MAX_VALUES:
+            if count > MAX_NESTED_VALUES:
+                if failed is not None:
+                    failed(too_many_values(MAX_NESTED_VALUES))
                 return
             yield each
         else:

@@ -78,7 +78,8 @@ def _constant(accessor: Accessor, other: object) -> Any:
         raise FilterTypeError(f"{accessor} is compared with a filter: put it in parentheses")
     if other is None:
         raise FilterTypeError(
-            f"nothing compares with None: write {accessor}.is_present() or {accessor}.is_absent()"
+            f"nothing compares with None: write {accessor}.is_present() or {accessor}.is_absent(), "
+            f"in where `{accessor} is not None` or `{accessor} is None`"
         )
     if isinstance(other, list | tuple | set | frozenset | dict):
         raise FilterTypeError(

@@ -12,13 +12,14 @@ import linecache
 import operator
 import types
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from decimal import Decimal
-from enum import EnumMeta
+from enum import EnumMeta, Flag
 from functools import lru_cache, partial
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from tamis.errors import FilterFunctionError, FilterTypeError
 from tamis.events.values import brief
@@ -168,6 +169,11 @@ _ARITHMETIC: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
     ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod,
 }
+_OF_FLAGS: Final[Mapping[type[ast.operator], Callable[[Any, Any], Any]]] = {
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.BitXor: operator.xor,
+}
 _COMPARED: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
@@ -206,7 +212,7 @@ _ADVICE: Final[Mapping[type[ast.AST], str]] = {
 
 
 # Constants of these classes may be made on the spot: what they do is known.
-_CONSTRUCTORS: Final = (Decimal, date, datetime, UUID)
+_CONSTRUCTORS: Final = (Decimal, date, datetime, UUID, timedelta, timezone, ZoneInfo)
 
 
 class _FunctionReading:
@@ -257,7 +263,7 @@ class _FunctionReading:
             return tuple(found)
         if is_constant(found) or isinstance(found, type | types.ModuleType):
             return found
-        if any(found is one for one in (any, all, isinstance)):
+        if any(found is one for one in (any, all, isinstance)) or isinstance(found, tzinfo):
             return found
         shown = ast.unparse(node)
         hint = "; add a property that returns the length" if found is len else ""
@@ -374,16 +380,20 @@ class _FunctionReading:
     def _read_unaryop(self, node: ast.UnaryOp) -> object:
         if isinstance(node.op, ast.Not | ast.Invert):
             return Complement.of(self.condition(node.operand))
-        found = self._constant(node.operand)
-        if isinstance(found, bool) or not isinstance(found, int | float):
+        found: Any = self._constant(node.operand)
+        if not _are_numbers(found):
             raise self._source.error(node, f"only a number has a sign, not {brief(found)}")
         return -found if isinstance(node.op, ast.USub) else found
 
     def _read_binop(self, node: ast.BinOp) -> object:
+        left, right = self.value(node.left), self.value(node.right)
+        if isinstance(left, Flag) and type(left) is type(right):
+            compute = _OF_FLAGS.get(type(node.op))
+            if compute is not None:
+                return compute(left, right)
         if type(node.op) in _COMBINED:
             kind = _COMBINED[type(node.op)]
             return combined(kind, self.condition(node.left), self.condition(node.right))
-        left, right = self.value(node.left), self.value(node.right)
         compute = _ARITHMETIC.get(type(node.op))
         if isinstance(left, StandIn) or isinstance(right, StandIn):
             part = left if isinstance(left, StandIn) else right
@@ -392,7 +402,7 @@ class _FunctionReading:
             raise self._source.error(node, "this is not computed: do it before, in a variable")
         try:
             return compute(left, right)
-        except (ArithmeticError, ValueError) as error:
+        except (ArithmeticError, TypeError, ValueError) as error:
             raise self._source.error(node, f"this cannot be computed: {error}") from None
 
     def _read_compare(self, node: ast.Compare) -> ObjectFilter:
@@ -434,7 +444,8 @@ class _FunctionReading:
 
 
 def _are_numbers(*values: object) -> bool:
-    return all(isinstance(one, int | float) and not isinstance(one, bool) for one in values)
+    numbers = (int, float, Decimal)
+    return all(isinstance(one, numbers) and not isinstance(one, bool) for one in values)
 
 
 def _condition(found: Any) -> ObjectFilter:
