@@ -106,7 +106,11 @@ def _ambiguous_length() -> HTTPRefusedError:
 
 def _head_bytes(scope: Scope) -> int:
     """Return the length of a request without its body, as it was sent but for blanks."""
-    line = len(scope.get("method", "GET")) + len(scope["raw_path"]) + len(" ? HTTP/1.1\r\n\r\n")
+    line = (
+        len(scope.get("method", "GET"))
+        + len(scope.get("raw_path") or b"")
+        + len(" ? HTTP/1.1\r\n\r\n")
+    )
     fields = sum(len(name) + len(value) + len(": \r\n") for name, value in scope["headers"])
     return line + len(scope["query_string"]) + fields
 
