@@ -290,6 +290,9 @@ async def test_a_broker_without_lxml_names_the_extra_that_its_documents_need(
         await subscribe(session, "true", "s", start="earliest")
         await eventually_async(lambda: bool(broker.health.problems))
         assert "pip install 'tamis[xml]'" in str(broker.health.problems)
+        monkeypatch.delitem(sys.modules, "tamis.xml")
+        broker.decoder.documents.load()
+        assert "tamis.xml" not in sys.modules
 
 
 @run_async

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import httpx
 import pytest
 
 from broker.document_cases import CHAIRS, MANY_CHAIRS, TABLES
+from broker.server import running
+from waiting import eventually
 
 from .conftest import Guarded
 from .test_http import fetch
@@ -146,6 +151,15 @@ def test_history_has_only_what_matches_exactly(client: httpx.Client) -> None:
     query = {"filter": MANY_CHAIRS, "language": "xql", "start": str(start)}
     found = client.get("/v1/history", params=query).json()["events"]
     assert [one["data"] for one in found] == [CHAIRS]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at what a process has loaded")
+def test_a_server_loads_what_parses_documents_before_the_first_comes(tmp_path: Path) -> None:
+    # It takes a tenth of a second, for which whoever sends the first would have to wait and pay.
+    with running(tmp_path) as server:
+        assert server.process is not None
+        loaded = Path(f"/proc/{server.process.pid}/maps")
+        eventually(lambda: "lxml" in loaded.read_text())
 
 
 def test_a_trader_from_whom_something_is_hidden_asks_by_no_query(guarded: Guarded) -> None:

@@ -30,6 +30,7 @@ from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
+from tamis.broker.publish.documents import DocumentReader
 from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
 from tamis.ports import THREAD_PREFIX, ThreadExecutor
@@ -94,6 +95,7 @@ async def _serve(settings: BrokerSettings) -> None:
         async with await _open_broker(settings) as broker:
             # Publishers need not wait for what only matching needs.
             broker.supervisor.start("loader of kernels", _load_kernels(broker.health))
+            broker.supervisor.start("loader of the parser", _load_parser(broker.decoder.documents))
             streams = OpenStreams()
             config = _config(create_app(broker, streams), settings)
             server = Server(config, streams, _address(settings, bound))
@@ -160,6 +162,15 @@ async def _load_kernels(health: Health) -> None:
     finally:
         executor.close()
         health.clear(LOADING)
+
+
+async def _load_parser(documents: DocumentReader) -> None:
+    """Load what parses documents."""
+    executor = ThreadExecutor("parser")
+    try:
+        await executor.run(documents.load)
+    finally:
+        executor.close()
 
 
 class Server(uvicorn.Server):

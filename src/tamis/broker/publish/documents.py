@@ -6,6 +6,8 @@ So frames, links, the log and dead letters carry documents as they carry JSON.
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
+from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +34,14 @@ class DocumentReader:
         self._parsed: OrderedDict[bytes, Document] = OrderedDict()
         self._bytes = 0
         self._keeping, self._building = Lock(), Lock()
+
+    def load(self) -> None:
+        """Load the parser, if it is installed.
+
+        That takes a tenth of a second, which whoever sends the first document would be charged.
+        """
+        with suppress(MissingExtraError):
+            import_module("tamis.xml")
 
     def read(self, text: bytes) -> Document:
         """Return the document in a JSON string, or say what is wrong with it."""
