@@ -16,20 +16,18 @@ from typing import Any
 import pytest
 from pyarrow import fs
 
-from tamis.errors import LibraryError
+from tamis.errors import LibraryError, TamisError
+from tamis.spark.files.splits import absolute_path
 from tamis.spark.library import store_library
 from tamis.spark.library.file_cache import FileCache
+from tamis.spark.library.library import Library
 from tamis.spark.library.manifests import LibraryFile, VersionManifest, new_manifest
 from tamis.spark.library.places import Draft, LibraryPlace
 from tamis.spark.library.store_library import StoreVersions
 from tamis.spark.runtime import stores
-from tamis.spark.runtime.stores import (
-    BYTES_PER_READ,
-    ObjectStore,
-    StoreAccess,
-    StoredObject,
-    is_remote,
-)
+from tamis.spark.runtime.addresses import is_remote
+from tamis.spark.runtime.records import record_folder
+from tamis.spark.runtime.stores import BYTES_PER_READ, ObjectStore, StoreAccess, StoredObject
 from waiting import eventually
 
 URL = "s3a://bucket/library"
@@ -96,6 +94,13 @@ def manifest(rows: int) -> VersionManifest:
         ("library", False),
         ("file:///data/library", False),
         (Path("/data/library"), False),
+        ("file:/data/library", False),
+        ("FILE:/data/library", False),
+        ("c:/data/library", False),
+        ("data/a:/b", False),
+        ("dbfs:/mnt/library", True),
+        ("hdfs:/library", True),
+        ("s3a://[x", True),
         ("s3a://bucket/library", True),
         ("hdfs://node:8020/library", True),
         ("abfss://container@account.dfs.core.windows.net/library", True),
@@ -103,6 +108,40 @@ def manifest(rows: int) -> VersionManifest:
 )
 def test_addresses_of_stores_are_recognised(path: str | Path, remote: bool) -> None:
     assert is_remote(path) is remote
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/x", "file:/data/x", "file:///data/x", "file://localhost/data/x", "File:/data/x"]
+)
+def test_a_path_of_this_machine_may_have_its_scheme(path: str) -> None:
+    """Otherwise it would be a folder below that of the process."""
+    assert Library(path).location == record_folder(path).location == "/data/x"
+    assert str(absolute_path(path)) == "/data/x"
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("file://data/x", "file://data/x names the machine 'data'; a path of this machine has thr"),
+        ("dbfs:/mnt/x", "the address has one slash after dbfs:, which needs two, and a bucket or"),
+        (Path("s3a://bucket/x"), "one slash after s3a:.* as a text, since a Path joins slashes"),
+        ("gs://bucket/x#eu", "Arrow does not read an address after #; choose another name"),
+        ("s3a://[x", r"s3a://\[x cannot be used: '\[x' cannot be the name of a bucket"),
+        ("s3a:///x", "'' cannot be the name of a bucket"),
+    ],
+)
+def test_what_is_no_address_is_one_sentence(path: str | Path, sentence: str) -> None:
+    with pytest.raises(TamisError, match=sentence) as found:
+        Library(path).versions()
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["lib#eu", "lib?x=1", "a%20b", "a b", "é", "run[1]"])
+def test_names_in_a_bucket_are_taken_as_they_are(name: str) -> None:
+    """As Spark takes them: what it wrote to one of them could not be found in another."""
+    access = StoreAccess({"fs.s3a.endpoint": "http://127.0.0.1:1"})
+    _, place = access.file_system(f"s3a://bucket/{name}/")
+    assert place == f"bucket/{name}"
 
 
 def test_a_store_that_arrow_does_not_know_is_reported() -> None:
@@ -116,6 +155,11 @@ def test_a_store_that_arrow_does_not_know_is_reported() -> None:
         "s3a://key:hidden@bucket/library",
         "abfs://:hidden@account.blob.core.windows.net/c/library",
         "abfss://c@account.dfs.core.windows.net/library?sv=1&sig=hidden",
+        "abfss://c@account.dfs.core.windows.net/library?sv=1&SIG=hidden",
+        "abfss://c@account.dfs.core.windows.net/library?tenant_id=b&client_secret=hidden",
+        "s3a://bucket/library?X-Amz-Signature=hidden",
+        "s3a://hidden@bucket/library",
+        "gs://bucket/library?access_token=hidden",
     ],
 )
 def test_an_address_with_a_secret_is_refused(url: str) -> None:

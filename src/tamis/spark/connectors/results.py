@@ -15,8 +15,9 @@ from pyspark.sql import types as T  # noqa: N812
 from tamis.errors import SchemaError, StreamError
 from tamis.spark.connectors.batches import Batch, Pin
 from tamis.spark.connectors.sink import SinkOwner
+from tamis.spark.runtime.addresses import escape_glob
 from tamis.spark.runtime.records import LocalFolder, read_record, record_folder, write_record
-from tamis.spark.runtime.stores import ObjectStore, StoredObject, escape_glob
+from tamis.spark.runtime.stores import ObjectStore, StoredObject
 
 OWNER: Final = "_tamis/stream.json"
 COLUMNS: Final = "_tamis/columns.json"

@@ -48,7 +48,7 @@ from tamis.spark.matching.plan import Machine, Plan, Strategy, choose_plan
 from tamis.spark.matching.request import MatchInput, MatchOptions, MatchRequest
 from tamis.spark.matching.shuffle import GROUP
 from tamis.spark.matching.worker import MatchJob, RowMatcher
-from tamis.spark.runtime.stores import escape_glob
+from tamis.spark.runtime.addresses import escape_glob
 from tamis.spark.runtime.versions import arrow_type
 
 LOG: Final = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tamis.errors import EventError
+from tamis.spark.runtime.addresses import is_remote, local_path
 
 # A core that finishes early takes another split.
 SPLITS_PER_CORE: Final = 2
@@ -72,13 +73,12 @@ def _walk(folder: str) -> Iterator[str]:
 
 def absolute_path(path: str | PathLike[str]) -> Path:
     """Return the path of a file of this machine; workers run in folders of their own."""
-    place = str(path).removeprefix("file://")
-    if "://" in place:
+    if is_remote(path):
         raise EventError(
             f"{path} is not a path of this machine, so workers cannot read it by themselves; let "
             "Spark read it (spark.read), and use `match` or `stream`"
         )
-    return Path(place).absolute()
+    return local_path(path)
 
 
 def format_of_files(files: Iterable[Path]) -> str:

@@ -40,8 +40,9 @@ from tamis.spark.library.manifests import (
 )
 from tamis.spark.library.places import Draft, LibraryPlace
 from tamis.spark.library.store_library import StoreVersions
+from tamis.spark.runtime.addresses import is_remote, local_path
 from tamis.spark.runtime.store_access import driver_access, shared_access
-from tamis.spark.runtime.stores import ObjectStore, is_remote
+from tamis.spark.runtime.stores import ObjectStore
 from tamis.units import count
 
 DRAFT: Final = ".draft-"
@@ -196,12 +197,12 @@ class Library:
 
     def __init__(self, path: str | PathLike[str]) -> None:
         self.store: Final = ObjectStore(str(path), driver_access()) if is_remote(path) else None
-        # People write such addresses because other readers of Spark take them.
-        folder = Path(str(path).removeprefix("file://")).absolute()
-        self.location: Final = str(folder) if self.store is None else self.store.url
-        self._versions: Versions = (
-            FolderVersions(folder) if self.store is None else StoreVersions(self.store)
-        )
+        self._versions: Versions
+        if self.store is None:
+            folder = local_path(path)
+            self.location, self._versions = str(folder), FolderVersions(folder)
+        else:
+            self.location, self._versions = self.store.url, StoreVersions(self.store)
 
     @property
     def path(self) -> Path:

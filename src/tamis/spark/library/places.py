@@ -15,8 +15,9 @@ from typing import Any, Final, NamedTuple
 
 from tamis.spark.library.file_cache import FileCache
 from tamis.spark.library.manifests import LibraryFile, describe_file
+from tamis.spark.runtime.addresses import is_remote
 from tamis.spark.runtime.store_access import opened_store
-from tamis.spark.runtime.stores import ObjectStore, is_remote
+from tamis.spark.runtime.stores import ObjectStore
 
 FILES: Final = "files"
 # How old an object may be to serve a new version as it is: the names of older ones are others.

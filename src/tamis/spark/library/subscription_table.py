@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812
 
 from tamis.errors import FilterError, LibraryError
 from tamis.events.schema import did_you_mean
-from tamis.spark.runtime.stores import escape_glob
+from tamis.spark.runtime.addresses import escape_glob, is_remote
 
 FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json"}
 
@@ -37,7 +37,7 @@ def read_table(
     if kind not in _OPTIONS:
         raise FilterError(f"{kind!r} is not a format of tables; they are {', '.join(_OPTIONS)}")
     reader = spark.read.options(**_OPTIONS[kind]).format(kind)
-    if "://" in str(path):
+    if is_remote(path) or "://" in str(path):
         # Only Spark sees what is there, so it may as well be a pattern.
         return reader.load(str(path))
     if not Path(path).exists():

@@ -12,8 +12,9 @@ from uuid import uuid4
 import msgspec
 
 from tamis.errors import StreamError
+from tamis.spark.runtime.addresses import is_remote, local_path
 from tamis.spark.runtime.store_access import driver_access
-from tamis.spark.runtime.stores import ObjectStore, is_remote
+from tamis.spark.runtime.stores import ObjectStore
 
 AnyRecord = TypeVar("AnyRecord")
 
@@ -92,7 +93,7 @@ def record_folder(path: str | PathLike[str]) -> RecordFolder:
     """Return the folder at a path, or at the address of a store."""
     if is_remote(path):
         return ObjectStore(str(path), driver_access(), StreamError)
-    return LocalFolder(Path(str(path).removeprefix("file://")).absolute())
+    return LocalFolder(local_path(path))
 
 
 def write_record(folder: RecordFolder, name: str, data: Any) -> None:

@@ -6,29 +6,25 @@ rename. Arrow's file systems reach it, on the driver and in workers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, parse_qs, urlsplit
 from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from tamis.errors import LibraryError, StreamError
+from tamis.errors import LibraryError
+from tamis.spark.runtime.addresses import StoreAddress, StoreErrors
 
 BYTES_PER_READ: Final = 4 * 1024 * 1024
 
-_S3: Final = ("s3", "s3a", "s3n")
-_LOCAL: Final = ("", "file")
 # File systems of Arrow that rename, and that show a file while it is written.
 _WITH_RENAME: Final = ("local", "hdfs")
 _WRITING: Final = "_writing"
-_PATTERN: Final = re.compile(r"[\\\[\]{}*?]")
 # Options of S3 by the names that Hadoop, and so Spark, has for them.
 _S3_OPTIONS: Final = {
     "fs.s3a.access.key": "access_key",
@@ -44,24 +40,6 @@ ONE_BUCKET: Final = "fs.s3a.bucket."
 """How the names of options begin that are those of one bucket, after which its name follows."""
 
 
-StoreErrors = type[LibraryError] | type[StreamError]
-"""What is raised about a store: it depends on what lies there."""
-
-
-def is_remote(path: object) -> bool:
-    """Return whether a path is the address of a store, and not of a folder."""
-    return "://" in str(path) and urlsplit(str(path)).scheme not in _LOCAL
-
-
-def escape_glob(path: object) -> str:
-    r"""Return a path as Spark's readers take it, which read unescaped `[ ] { } * ?` as patterns.
-
-    >>> print(escape_glob("/data/run[1]"))
-    /data/run\[1\]
-    """
-    return _PATTERN.sub(r"\\\g<0>", str(path))
-
-
 class StoreAccess:
     """The options that open a store, as Spark has them; they may be secret, so they never show."""
 
@@ -75,12 +53,11 @@ class StoreAccess:
 
         What the options lack comes from the environment, as Arrow finds it.
         """
-        parts = urlsplit(url)
-        _require_no_secret(parts, error_of)
+        address = StoreAddress.of(url, error_of)
         try:
-            if parts.scheme in _S3:
-                path = f"{parts.netloc}{parts.path}"
-                return fs.S3FileSystem(**self.s3_options(parts.netloc)), path.rstrip("/")
+            if address.is_s3:
+                path = f"{address.host}{address.path}"
+                return fs.S3FileSystem(**self.s3_options(address.host)), path.rstrip("/")
             found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(url)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise error_of(
@@ -116,16 +93,6 @@ class StoreAccess:
 
     def __repr__(self) -> str:
         return "<StoreAccess>"
-
-
-def _require_no_secret(parts: SplitResult, error_of: StoreErrors) -> None:
-    """Raise if an address holds a password or a signature: addresses are written and shown."""
-    if parts.password is not None or "sig" in parse_qs(parts.query):
-        host = parts.netloc.rpartition("@")[2]
-        raise error_of(
-            f"{parts.scheme}://…@{host}{parts.path}",
-            "the address holds a secret; give it to Spark or to the environment instead",
-        )
 
 
 class StoredObject(NamedTuple):

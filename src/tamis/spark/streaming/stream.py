@@ -24,7 +24,7 @@ from tamis.spark.library.library import Library
 from tamis.spark.matching.match import EventColumn, match_frame
 from tamis.spark.matching.outputs import Output
 from tamis.spark.matching.request import MatchOptions, MatchRequest
-from tamis.spark.runtime.stores import escape_glob, is_remote
+from tamis.spark.runtime.addresses import escape_glob, is_remote
 from tamis.spark.streaming.checkpoint import Checkpoint
 from tamis.spark.streaming.microbatch import MicroBatches
 from tamis.spark.streaming.source_names import source_names
