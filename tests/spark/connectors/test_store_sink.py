@@ -20,6 +20,7 @@ from spark.contract import Sub, compiled
 from spark.streams import Site, add_file, assert_all_are_counted, compare_with_a_clean_run
 from tamis.errors import StreamError
 from tamis.spark import read_batches, read_results
+from tamis.spark.connectors.results import OWNER, ResultRecords
 from tamis.spark.connectors.sink import SinkOwner
 from tamis.spark.connectors.store_sink import StoreSink
 from tamis.spark.runtime.records import LocalFolder, record_folder
@@ -49,6 +50,15 @@ def site(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def run(spark: SparkSession, site: Site, **options: Any) -> None:
     site.run(spark, to=StoreSink(f"file://{site.results}"), files_per_batch=1, **options)
+
+
+def test_a_stream_that_starts_again_leaves_the_record_of_its_owner(tmp_path: Path) -> None:
+    """HDFS would remove it first; killed then, the stream could never start again."""
+    records = ResultRecords(tmp_path)
+    for stream, is_new in (("a", True), ("a", False), ("b", True)):
+        before = os.stat(tmp_path / OWNER).st_ino if (tmp_path / OWNER).exists() else None
+        records.take(SinkOwner(stream, LocalFolder(tmp_path / "checkpoint"), has_begun=True))
+        assert (os.stat(tmp_path / OWNER).st_ino != before) is is_new
 
 
 def test_rows_are_those_of_a_folder(spark: SparkSession, site: Site) -> None:

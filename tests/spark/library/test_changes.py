@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -256,6 +258,41 @@ def test_changes_in_a_table(spark: SparkSession, tmp_path: Path) -> None:
     for row in bitmaps:
         bits = int.from_bytes(row["subscriptions"], "little")
         assert sorted(id_ for n, id_ in enumerate(ids) if bits >> n & 1) == expected[row["n"]]
+
+
+def test_changes_expire_as_what_is_compiled(spark: SparkSession, tmp_path: Path) -> None:
+    base(tmp_path, {"s": "price < 5"})
+    times = [
+        "timestamp'2026-01-01T00:00:00Z'",
+        "timestamp_ntz'2026-01-01 00:00:00'",
+        "date'2026-01-01'",
+    ]
+    for at, time in enumerate(times):
+        row = f"SELECT 'e{at}' id, 'price < 9' filter, 'insert' change, {time} expires_at"
+        assert change_subscriptions(spark.sql(row), tmp_path).rejected == 0
+    shard = Library(tmp_path).latest().manifest.shards[-1]
+    assert shard.rows is not None
+    rows = json.loads((Library(tmp_path).latest().path / shard.rows.name).read_text())
+    moment = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert {row["id"]: row["expires_at"] for row in rows} == dict.fromkeys(
+        ("e0", "e1", "e2"), moment
+    )
+
+
+def test_deletes_need_no_filters(spark: SparkSession, tmp_path: Path) -> None:
+    base(tmp_path, {"s": "price < 5", "t": "price < 6"})
+    deletes = spark.createDataFrame([("s", "delete")], "id string, change string")
+    assert change_subscriptions(deletes, tmp_path).deleted == 1
+    mixed = spark.createDataFrame([("t", "delete"), ("u", "insert")], "id string, change string")
+    with pytest.raises(FilterError, match='has no column "filter", which only deletes do without'):
+        change_subscriptions(mixed, tmp_path)
+
+
+def test_ids_of_another_type_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    base(tmp_path, {"s": "price < 5"})
+    rows = spark.createDataFrame([(1, "delete")], "id int, change string")
+    with pytest.raises(FilterError, match=r"has the type bigint, and the ids of .* type string; c"):
+        change_subscriptions(rows, tmp_path)
 
 
 def test_a_table_of_changes_is_checked(

@@ -8,13 +8,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
 from spark.contract import Sub, by_spark, by_the_oracle, compiled
 from tamis.errors import FilterError, LibraryError, SchemaError
 from tamis.events import Event, Schema
-from tamis.spark import compile_subscriptions, match
+from tamis.spark import Library, compile_subscriptions, match
+from tamis.spark.library import compile as compiling
+from tamis.spark.library.changes import FeedBatch, apply_changes
+from tamis.spark.library.compile import _build
+from tamis.spark.library.shard_builder import ShardOptions, build_shards
 from tamis.spark.runtime.store_access import driver_access, shared_access
 
 ROWS: list[dict[str, str | None]] = [
@@ -157,6 +162,47 @@ def test_mistakes_are_reported_before_anything_is_written(
     with pytest.raises(LibraryError, match="no such file"):
         compile_subscriptions(tmp_path / "none.parquet", tmp_path, spark=spark)
     assert not tmp_path.joinpath("versions").exists()
+
+
+def test_a_compilation_knows_what_feeds_have_changed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch that runs again must not change what was compiled since."""
+    table = spark.createDataFrame([("a", "b = 1")], "id string, filter string")
+    library = compile_subscriptions(table, tmp_path).version.library
+    row = {"id": "c", "filter": "b = 2", "change": "insert"}
+    apply_changes(Library(library), [row], of=FeedBatch("feed", 3))
+    assert compile_subscriptions(table, tmp_path).version.manifest.feeds == {"feed": 3}
+
+    def build(*arguments: Any) -> Any:
+        apply_changes(Library(library), [row], of=FeedBatch("feed", 4))
+        return _build(*arguments)
+
+    monkeypatch.setattr(compiling, "_build", build)
+    with pytest.raises(
+        LibraryError, match=r"a feed has changed it while .* stop the feed, compile"
+    ):
+        compile_subscriptions(table, tmp_path)
+    newest = Library(library).latest()
+    assert sorted(newest.ids().to_pylist()) == ["a", "c"]
+    # To compile is what one does about a damaged version.
+    (newest.path / "manifest.json").write_text("{")
+    monkeypatch.undo()
+    assert compile_subscriptions(table, tmp_path).version.number == newest.number + 1
+
+
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+def test_times_may_be_large_texts(type_: pa.DataType, tmp_path: Path) -> None:
+    """With the setting useLargeVarTypes, Spark has another type for them."""
+    columns = {"id": ["a", "b"], "filter": ["b = 1"] * 2, "expires_at": ["2030-01-01", "soon"]}
+    batch = pa.record_batch({name: pa.array(given, type_) for name, given in columns.items()})
+    numbers = pa.array([1, 2])
+    for name, given in (("shard", pa.array([0, 0])), ("row", numbers), ("first", numbers)):
+        batch = batch.append_column(name, given)
+    with Library(tmp_path).draft() as draft:
+        [built] = build_shards([batch], ShardOptions(draft, None, "sql", "string"))
+        described = json.loads(built.column("built")[0].as_py())
+    assert (described["shard"]["subscriptions"], described["rejected"]) == (1, 1)
 
 
 def test_other_threads_find_what_opens_stores(spark: SparkSession) -> None:

@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.library.test_changes import base, by_the_oracle, drawn_filter, matched, one_after_another
 from spark.streams import TIMEOUT, add_file
-from tamis.errors import LibraryError, SchemaError, StreamError
+from tamis.errors import FilterError, LibraryError, SchemaError, StreamError
 from tamis.spark import ChangeReport, Library, follow_changes
+from tamis.spark.library import changes
 from tamis.spark.library.changes import apply_changes
 from tamis.spark.streaming import follow
 
@@ -147,10 +148,23 @@ def test_rows_without_an_id_are_rejected_and_do_not_stop_a_feed(feed: Feed) -> N
 
 
 def test_two_changes_of_an_id_need_an_order(feed: Feed) -> None:
-    feed.add([{"id": "a", "filter": "price < 1", "change": "insert"}] * 2)
+    feed.add([{"id": "a", "filter": f"price < {n}", "change": "insert"} for n in (1, 2)])
     with pytest.raises(StreamingQueryException, match="'a' changes twice in a batch, and no col"):
         feed.follow(order=())
     assert feed.library.versions() == [1]
+    # As the sentence says, it goes on once there is one.
+    feed.follow()
+    assert matched(feed.library.latest()) == by_the_oracle({**feed.known, "a": "price < 2"})
+
+
+def test_too_many_changes_in_a_batch_need_a_new_checkpoint(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark reads the same batch again, whatever the options are."""
+    monkeypatch.setattr(changes, "MAX_CHANGES", 1)
+    feed.add([{"id": id_, "filter": "price < 1", "change": "insert"} for id_ in "ab"])
+    with pytest.raises(StreamingQueryException, match="follow the feed with a new checkpoint and"):
+        feed.follow()
 
 
 def test_what_a_feed_cannot_be(spark: SparkSession, feed: Feed, tmp_path: Path) -> None:
@@ -163,7 +177,10 @@ def test_what_a_feed_cannot_be(spark: SparkSession, feed: Feed, tmp_path: Path) 
         follow_changes(no_stream, feed.library, checkpoint=feed.checkpoint)
     with pytest.raises(LibraryError, match="compile subscriptions first"):
         follow_changes(feed.rows(), Library(tmp_path / "none"), checkpoint=feed.checkpoint)
+    numbers = feed.rows("id long, filter string, change string")
+    with pytest.raises(FilterError, match=r"has the type bigint, and the ids of .* type string; c"):
+        follow_changes(numbers, feed.library, checkpoint=feed.checkpoint)
     feed.add([{"id": "a", "filter": "price < 1", "change": "insert"}])
     feed.follow()
-    with pytest.raises(StreamError, match="whose order is n, and not none"):
-        feed.follow(order=())
+    with pytest.raises(StreamError, match="whose column of changes is change, and not filter"):
+        feed.follow(change="filter")

@@ -70,14 +70,14 @@ def _mappings(pieces: Iterable[pa.RecordBatch]) -> Iterator[dict[str, Any]]:
 
 def _values(column: pa.Array) -> list[Any]:
     if type_of_arrow(column.type) is Type.TIMESTAMP:
-        return _seconds(column)
+        return seconds_of_column(column)
     try:
         return column.to_pylist()  # type: ignore[no-any-return]
     except UnicodeDecodeError:
         return texts_of(column)
 
 
-def _seconds(moments: pa.Array) -> list[float | None]:
+def seconds_of_column(moments: pa.Array) -> list[float | None]:
     """Return timestamps as seconds since 1970; without a zone they are UTC, dates at midnight."""
     if not arrow_types.is_timestamp(moments.type):
         moments = moments.cast(pa.timestamp("s"))

@@ -77,7 +77,9 @@ class ResultRecords:
     def take(self, owner: SinkOwner) -> None:
         """Record the stream that owns the results."""
         record = {"stream": owner.stream, "checkpoint": owner.checkpoint.location}
-        write_record(self.folder, OWNER, record)
+        # HDFS must remove a record to replace it, and without it nobody owns the results.
+        if read_record(self.folder, OWNER, dict) != record:
+            write_record(self.folder, OWNER, record)
 
     def has(self, name: str, pin: Pin) -> bool:
         """Return whether the record of a batch is there, and raise if it has other events."""

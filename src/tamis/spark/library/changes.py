@@ -24,7 +24,10 @@ from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
 from tamis.errors import FilterError, LibraryError
+from tamis.events import Type
+from tamis.events.arrow_values import type_of_arrow
 from tamis.events.schema import did_you_mean
+from tamis.matching.store.tables import seconds_of_column
 from tamis.spark.library.compile import write_empty_table
 from tamis.spark.library.ids import read_ids, write_ids
 from tamis.spark.library.library import Library, Version
@@ -83,7 +86,9 @@ def change_subscriptions(
     """
     target = library if isinstance(library, Library) else Library(library)
     started = time.monotonic()
-    report = apply_changes(target, rows_of_changes(changes))
+    rows = rows_of_changes(changes)
+    require_id_type(id_type(changes, ("id",)), target.latest())
+    report = apply_changes(target, rows)
     return report._replace(seconds=time.monotonic() - started)
 
 
@@ -113,9 +118,14 @@ def apply_changes(
     raise LibraryError(target.location, "others publish versions all the time; try again later")
 
 
-def rows_of_changes(changes: DataFrame, *also: str) -> list[ChangeRow]:
-    """Return the rows of a table of changes, with the columns that a library knows and others."""
-    kind = id_type(changes)
+def rows_of_changes(
+    changes: DataFrame, *also: str, instead: str = "compile all subscriptions instead"
+) -> list[ChangeRow]:
+    """Return the rows of a table of changes, with the columns that a library knows and others.
+
+    If there are too many, the error says what to do `instead`.
+    """
+    kind = id_type(changes, ("id",))
     if "change" not in changes.columns:
         hint = did_you_mean("change", changes.columns)
         raise FilterError(
@@ -126,12 +136,39 @@ def rows_of_changes(changes: DataFrame, *also: str) -> list[ChangeRow]:
     chosen = changes.select(*names).limit(MAX_CHANGES + 1)
     table = collect_table(chosen.withColumn("id", chosen["id"].cast(kind)))
     if table.num_rows > MAX_CHANGES:
+        raise FilterError(f"there are more than {MAX_CHANGES:,} changes; {instead}")
+    return changes_in(table)
+
+
+def changes_in(table: pa.Table) -> list[ChangeRow]:
+    """Return the rows of a table of changes as mappings, with times as a compilation reads them.
+
+    >>> changes_in(pa.table({"id": ["a"], "change": ["delete"]}))
+    [{'id': 'a', 'change': 'delete', 'filter': None}]
+    """
+    names = table.column_names
+    columns = {name: table.column(name).to_pylist() for name in names}
+    if "expires_at" in names:
+        times = table.column("expires_at").combine_chunks()
+        if type_of_arrow(times.type) is Type.TIMESTAMP:
+            columns["expires_at"] = seconds_of_column(times)
+    if "filter" not in names:
+        if any(change != "delete" for change in columns["change"]):
+            raise FilterError(
+                'the table of changes has no column "filter", which only deletes do without'
+            )
+        columns["filter"] = [None] * table.num_rows
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def require_id_type(kind: str, version: Version) -> None:
+    """Raise if ids of a type are none of a library."""
+    known = version.manifest.id_type
+    if kind != known:
         raise FilterError(
-            f"there are more than {MAX_CHANGES:,} changes; compile all subscriptions instead, or "
-            "let a stream read fewer in a batch, with an option such as maxFilesPerTrigger"
+            f'the column "id" of changes has the type {kind}, and the ids of the library '
+            f"{version.library} have the type {known}; cast the column"
         )
-    rows: list[ChangeRow] = table.to_pylist()
-    return rows
 
 
 class _Change:

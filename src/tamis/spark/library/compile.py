@@ -15,13 +15,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql import types as T  # noqa: N812
 
 from tamis.analysis.lint import LintLimits
-from tamis.errors import FilterError
+from tamis.errors import FilterError, LibraryError
 from tamis.events import Schema, Type
 from tamis.events.json_text import schema_data
 from tamis.filters import Mode
 from tamis.filters.modes import as_mode, require_schema
 from tamis.spark.library.library import Library, Version
-from tamis.spark.library.manifests import REJECTED, new_manifest
+from tamis.spark.library.manifests import REJECTED, VersionManifest, new_manifest
 from tamis.spark.library.places import Draft
 from tamis.spark.library.shard_builder import (
     REJECTED_SCHEMA,
@@ -75,10 +75,12 @@ def compile_subscriptions(
     started = time.monotonic()
     require_schema(as_mode(mode), schema)
     _check_key(key, schema)
+    target = library if isinstance(library, Library) else Library(library)
+    # Before the table is read: what a feed changes later may not be in it.
+    feeds = feeds_in(target)
     table = _table(subscriptions, spark, format_)
     rows, count = numbered(table)
     number = shards or max(1, -(-count // shard_size))
-    target = library if isinstance(library, Library) else Library(library)
     with target.draft() as draft:
         declared = None if schema is None else schema_data(schema)
         buckets = number if key else 0
@@ -95,13 +97,35 @@ def compile_subscriptions(
             shards=[one.shard for one in built],
             key=key,
             buckets=buckets,
+            feeds=feeds,
         )
         if not rejected:
             write_empty_table(draft)
+        require_same_feeds(target, manifest)
         version = target.publish(draft, manifest)
     findings = sum(one.findings for one in built)
     seconds = time.monotonic() - started
     return CompileReport(version, count, version.subscriptions, rejected, findings, seconds)
+
+
+def feeds_in(library: Library) -> dict[str, int]:
+    """Return the last batch of each feed of changes that the newest version has."""
+    numbers = library.versions()
+    try:
+        return library.version(numbers[-1]).manifest.feeds if numbers else {}
+    except LibraryError:
+        # To compile is what one does about a damaged version.
+        return {}
+
+
+def require_same_feeds(library: Library, manifest: VersionManifest) -> None:
+    """Raise if a feed has gone on since the subscriptions of a version were read."""
+    if feeds_in(library) != manifest.feeds:
+        raise LibraryError(
+            library.location,
+            "a feed has changed it while the subscriptions were compiled, and this would be lost; "
+            "stop the feed, compile again, and start the feed",
+        )
 
 
 def _table(

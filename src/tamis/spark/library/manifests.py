@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -100,6 +100,7 @@ def new_manifest(
     key: str | None,
     buckets: int,
     tables: str = "",
+    feeds: Mapping[str, int] | None = None,
 ) -> VersionManifest:
     """Return the manifest of a version without a number."""
     return VersionManifest(
@@ -114,6 +115,7 @@ def new_manifest(
         key=key,
         buckets=buckets,
         tables=tables,
+        feeds=dict(feeds or {}),
     )
 
 

@@ -214,7 +214,9 @@ def _rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
     texts = {
         name: batch.column(name).to_pylist()
         for name in ("broken", "expires_at")
-        if name in batch.schema.names and pa.types.is_string(batch.schema.field(name).type)
+        if name in batch.schema.names
+        # By a setting, Spark has another type for texts.
+        and batch.schema.field(name).type in (pa.string(), pa.large_string())
     }
     known = batch.select([name for name in batch.schema.names if name not in texts])
     for place, row in enumerate(rows_of(known)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from os import PathLike
 from pathlib import Path
@@ -63,9 +64,9 @@ def format_of(path: str | PathLike[str]) -> str:
     )
 
 
-def id_type(table: DataFrame) -> str:
+def id_type(table: DataFrame, required: Sequence[str] = ("id", "filter")) -> str:
     """Return `bigint` or `string`, or raise if the columns of a table are wrong."""
-    for name in ("id", "filter"):
+    for name in required:
         if name not in table.columns:
             hint = did_you_mean(name, table.columns)
             raise FilterError(

@@ -27,9 +27,11 @@ from tamis.spark.library.changes import (
     ChangeRow,
     FeedBatch,
     apply_changes,
+    require_id_type,
     rows_of_changes,
 )
 from tamis.spark.library.library import Library
+from tamis.spark.library.subscription_table import id_type
 from tamis.spark.matching.columns import quoted
 from tamis.spark.runtime.records import read_record, write_record
 from tamis.spark.streaming.checkpoint import Checkpoint
@@ -42,6 +44,11 @@ _CHANGE: Final = "change"
 _DELTA_CHANGE: Final = "_change_type"
 _DELTA: Final = {"update_postimage": "update"}
 _BEFORE: Final = "update_preimage"
+# Spark has recorded what is in the batch, and reads the same again whatever the options are.
+_TOO_MANY: Final = (
+    "compile all subscriptions, and follow the feed with a new checkpoint and an option by which a "
+    "batch has fewer, such as maxFilesPerTrigger"
+)
 
 
 def follow_changes(
@@ -69,14 +76,13 @@ def follow_changes(
         if name not in feed.columns:
             hint = did_you_mean(name, feed.columns)
             raise SchemaError(f"the feed has no column {name!r}{'; ' + hint if hint else ''}")
-    target.latest()
+    require_id_type(id_type(feed, ("id",)), target.latest())
     place = Checkpoint(checkpoint)
     claim = place.claim(
         {
             "source": source_names(feed),
             "library": target.location,
             "column of changes": change,
-            "order": ", ".join(columns) or "none",
         }
     )
     place.keep(claim)
@@ -129,7 +135,7 @@ class _ChangeBatches(NamedTuple):
         changes = batch.withColumns({**order, _CHANGE: ours}).filter(
             F.col(_CHANGE).isNull() | (F.col(_CHANGE) != _BEFORE)
         )
-        rows = rows_of_changes(changes, *order)
+        rows = rows_of_changes(changes, *order, instead=_TOO_MANY)
         return ordered_changes(rows, list(order), by_commit=self.change == _DELTA_CHANGE)
 
 
@@ -155,7 +161,7 @@ def ordered_changes(
             known = "in the same place of the order" if order else "and no column orders them"
             raise FilterError(
                 f"the subscription {row['id']!r} changes twice in a batch, {known}; name the "
-                "columns by which the last change is known, as order="
+                "columns by which the last change is known, as order=, and start the feed again"
             )
         seen.add((row["id"], moment(row)))
     left_out = {*order}
