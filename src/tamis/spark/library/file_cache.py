@@ -60,15 +60,13 @@ class FileCache:
         self._make_folder()
         try:
             with self._locked(place, fcntl.LOCK_SH):
-                if self._is_right(place, file):
-                    os.utime(place)
+                if self._is_right(place, file) and _touched(place):
                     return place
             with self._locked(place, fcntl.LOCK_EX):
                 # Another process may have fetched it meanwhile.
-                if not self._is_right(place, file):
+                if not (self._is_right(place, file) and _touched(place)):
                     self._fetch(store, file, place)
                     self._make_room(place)
-                os.utime(place)
         except OSError as error:
             raise LibraryError(
                 self.folder,
@@ -165,3 +163,12 @@ class FileCache:
         with place.with_name(f"{place.name}.lock").open("wb") as lock:
             fcntl.flock(lock, how)
             yield
+
+
+def _touched(copy: Path) -> bool:
+    """Show that a copy is in use; return whether it is there, since others may clean the folder."""
+    try:
+        os.utime(copy)
+    except FileNotFoundError:
+        return False
+    return True
