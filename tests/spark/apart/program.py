@@ -66,7 +66,7 @@ class ApartProgram:
         rows = self.spark.createDataFrame(events(), COLUMNS).repartition(FILES)
         rows.write.parquet(f"{BUCKET}/events")
         snapshot = report.version.manifest.shards[0].snapshot
-        return {"rejected": report.rejected, "snapshot": snapshot.sha256, "size": snapshot.size}
+        return {"rejected": report.rejected, "snapshot": snapshot.name, "size": snapshot.size}
 
     def match(self) -> dict[str, Any]:
         matched = match(LIBRARY, output="pairs", keep=["n"])

@@ -198,7 +198,7 @@ def test_wrong_credentials_are_one_sentence(apart: Apart) -> None:
 def test_a_damaged_object_is_one_sentence(apart: Apart, damage: str) -> None:
     forget(apart)
     store = connected(apart.service)
-    victim = f"bucket/library/files/{apart.filled['snapshot']}"
+    victim = f"bucket/library/{apart.filled['snapshot']}"
     whole = store.open_input_stream(victim).read()
     half = len(whole) // 2
     damaged = whole[:half] if damage == "truncated" else bytes([*whole[:half], whole[half] ^ 1])
