@@ -128,9 +128,12 @@ class DocumentExtraction:
             columns.update((self._wanted[one].name, column) for one in wanted)
         return columns, set[int]().union(*(texts.crowded for texts in found.values()))
 
-    def _walk(self, root: Any, event: int, found: _FoundTexts) -> None:
+    def _walk(  # noqa: PLR0912 - in one piece, as the way of every element
+        self, root: Any, event: int, found: _FoundTexts
+    ) -> None:
         # A document decides how deep it is, so there is no recursion.
         opened: list[_Opened] = [(iter((root,)), self._start, root, None)]
+        of_states = found.of_states
         while opened:
             elements, above, parent, gathered = opened[-1]
             known, leads = above.next, None
@@ -145,7 +148,12 @@ class DocumentExtraction:
                 if state.targets or is_part:
                     text = str(_all_text(element)) if len(element) else element.text
                     if state.targets:
-                        found.of_state(state).note(event, text)
+                        one = of_states.get(state)
+                        if one is None:
+                            one = of_states[state] = ExtractedTexts(is_key=False)
+                        # No call for each of them: this is done for every element.
+                        one.events.append(event)
+                        one.texts.append(text)
                     if is_part and gathered is not None:
                         gathered.setdefault(tag, []).append(text)
                 if state.indexes and element.attrib:
@@ -212,23 +220,17 @@ class _FoundTexts(dict[int, ExtractedTexts]):
     def __init__(self, keys: Mapping[int, object]) -> None:
         super().__init__()
         self._keys = keys
-        self._of_states: dict[_PatternState, ExtractedTexts] = {}
+        self.of_states: dict[_PatternState, ExtractedTexts] = {}
+        """The texts of the elements of which the same is known."""
 
     def __missing__(self, number: int) -> ExtractedTexts:
         texts = self[number] = ExtractedTexts(is_key=number in self._keys)
         return texts
 
-    def of_state(self, state: _PatternState) -> ExtractedTexts:
-        """Return the texts of the elements of which the same is known."""
-        texts = self._of_states.get(state)
-        if texts is None:
-            texts = self._of_states[state] = ExtractedTexts(is_key=False)
-        return texts
-
     def shared(self) -> Iterator[tuple[ExtractedTexts, Sequence[int]]]:
         """Yield all texts, each with the attributes that have just these."""
         parts: dict[int, tuple[ExtractedTexts, ...]] = {}
-        for state, texts in self._of_states.items():
+        for state, texts in self.of_states.items():
             for number in state.targets:
                 parts[number] = (*parts.get(number, ()), texts)
         numbers: dict[tuple[ExtractedTexts, ...], list[int]] = {}
@@ -260,19 +262,25 @@ def _key_finders(wanted: Iterable[_WantedAttribute]) -> dict[int, _KeyFinder]:
 class _StateKeys:
     """The keys of an element, found by what it has: most have nothing of most keys."""
 
-    __slots__ = ("_by_attribute", "_by_child", "_others", "tags")
+    __slots__ = ("_by_attribute", "_by_child", "_by_tag", "_others", "tags")
 
     def __init__(self, keys: Iterable[_KeyFinder]) -> None:
+        self._by_tag: dict[str, list[_KeyFinder]] = {}
+        """Those with the text of a child, by its name."""
         self._by_child: dict[str, list[_KeyFinder]] = {}
+        """Others with something in a child, by its name."""
         self._by_attribute: dict[str, list[_KeyFinder]] = {}
         self._others: list[_KeyFinder] = []
         self.tags: set[str] = set()
         """The names of children whose texts are parts of keys."""
         for key in keys:
-            self.tags.update([one.tag for one in key.columns if one.tag is not None])
+            tags = [one.tag for one in key.columns if one.tag is not None]
             children = [one.child for one in key.columns if one.child is not None]
             attributes = [one.attribute for one in key.columns if one.attribute is not None]
-            if children:
+            self.tags.update(tags)
+            if tags:
+                self._by_tag.setdefault(tags[0], []).append(key)
+            elif children:
                 self._by_child.setdefault(children[0], []).append(key)
             elif attributes:
                 self._by_attribute.setdefault(attributes[0], []).append(key)
@@ -280,33 +288,35 @@ class _StateKeys:
                 self._others.append(key)
 
     def __bool__(self) -> bool:
-        return bool(self._by_child or self._by_attribute or self._others)
+        return bool(self._by_tag or self._by_child or self._by_attribute or self._others)
 
     def note(
         self, element: Any, gathered: _ChildTexts | None, event: int, found: _FoundTexts
     ) -> None:
         """Note the keys that an element has; `gathered` are texts of its children, if known."""
         ones: dict[_KeyPartFinder, str | None] = {}
-        several: dict[_KeyPartFinder, list[str] | None] = {}
-        for number, columns in self._of(element):
-            parts = []
+        for number, columns in self._of(element, gathered):
+            parts: list[str] = []
             for column in columns:
-                if column not in ones:
-                    ones[column] = column.one(gathered)
-                parts.append(ones[column])
-            if TOO_MANY in parts:
-                for column in columns:
-                    if column not in several:
-                        several[column] = column.parts(element, gathered)
-                _note_several([several[column] for column in columns], event, found, number)
-            elif None not in parts:
-                key = SEPARATOR.join(part for part in parts if part is not None)
-                found[number].note(event, key)
+                part = ones[column] if column in ones else column.one(gathered)
+                ones[column] = part
+                if part is None:
+                    break
+                parts.append(part)
+            else:
+                if TOO_MANY in parts:
+                    several = [column.parts(element, gathered) for column in columns]
+                    _note_several(several, event, found, number)
+                else:
+                    found[number].note(event, SEPARATOR.join(parts))
 
-    def _of(self, element: Any) -> Iterator[_KeyFinder]:
+    def _of(self, element: Any, gathered: _ChildTexts | None) -> Iterator[_KeyFinder]:
         """Yield the keys that an element may have."""
+        if self._by_tag:
+            for tag in {child.tag for child in element} if gathered is None else gathered:
+                yield from self._by_tag.get(tag, ())
         if self._by_child:
-            for tag in dict.fromkeys([child.tag for child in element]):
+            for tag in {child.tag for child in element}:
                 yield from self._by_child.get(tag, ())
         if self._by_attribute:
             for tag in element.attrib:
