@@ -58,7 +58,7 @@ class _WantedAttribute:
 class _PatternState:
     """What is known of an element: what its value is wanted for, and where its children lead."""
 
-    __slots__ = ("attributes", "branches", "indexes", "is_last", "keys", "next", "targets")
+    __slots__ = ("attributes", "branches", "indexes", "is_last", "keys", "next", "tags", "targets")
 
     def __init__(
         self,
@@ -71,7 +71,10 @@ class _PatternState:
         ends = [number for branch in branches for number in branch.ends]
         self.targets = [number for number in ends if number not in key_finders]
         """The attributes that its text is wanted for."""
-        self.keys = _StateKeys([key_finders[number] for number in ends if number in key_finders])
+        keys = [key_finders[number] for number in ends if number in key_finders]
+        self.keys = _StateKeys(keys) if keys else None
+        self.tags = frozenset(self.keys.tags) if self.keys is not None and self.keys.tags else None
+        """The names of children whose texts are parts of keys."""
         self.indexes = [branch.attributes for branch in branches if branch.attributes]
         self.attributes: dict[str, list[int]] = {}
         """What its own attributes are wanted for, by their names, as far as any had them."""
@@ -136,7 +139,7 @@ class DocumentExtraction:
         of_states = found.of_states
         while opened:
             elements, above, parent, gathered = opened[-1]
-            known, leads = above.next, None
+            known, tags, leads = above.next, above.tags, None
             for element in elements:
                 tag = element.tag
                 state = known.get(tag)
@@ -144,7 +147,7 @@ class DocumentExtraction:
                     if type(tag) is not str:
                         continue
                     state = self._entered(above, tag)
-                is_part = gathered is not None and tag in above.keys.tags
+                is_part = tags is not None and tag in tags
                 if state.targets or is_part:
                     text = str(_all_text(element)) if len(element) else element.text
                     if state.targets:
@@ -161,14 +164,14 @@ class DocumentExtraction:
                 if not state.is_last:
                     leads = state
                     break
-                if state.keys:
+                if state.keys is not None:
                     state.keys.note(element, None, event, found)
             if leads is not None:
-                gathered = {} if leads.keys.tags else None
-                opened.append((iter(element), leads, element, gathered))
+                texts: _ChildTexts | None = None if leads.tags is None else {}
+                opened.append((iter(element), leads, element, texts))
                 continue
             opened.pop()
-            if above.keys:
+            if above.keys is not None:
                 # All children have been seen, and the texts that keys are made of.
                 above.keys.note(parent, gathered, event, found)
 
@@ -287,9 +290,6 @@ class _StateKeys:
             else:
                 self._others.append(key)
 
-    def __bool__(self) -> bool:
-        return bool(self._by_tag or self._by_child or self._by_attribute or self._others)
-
     def note(
         self, element: Any, gathered: _ChildTexts | None, event: int, found: _FoundTexts
     ) -> None:
@@ -310,18 +310,20 @@ class _StateKeys:
                 else:
                     found[number].note(event, SEPARATOR.join(parts))
 
-    def _of(self, element: Any, gathered: _ChildTexts | None) -> Iterator[_KeyFinder]:
-        """Yield the keys that an element may have."""
+    def _of(self, element: Any, gathered: _ChildTexts | None) -> Iterable[_KeyFinder]:
+        """Return the keys that an element may have."""
+        found = self._others
         if self._by_tag:
-            for tag in {child.tag for child in element} if gathered is None else gathered:
-                yield from self._by_tag.get(tag, ())
+            tags = {child.tag for child in element} if gathered is None else gathered
+            found = [key for tag in tags for key in self._by_tag.get(tag, ())] + found
         if self._by_child:
-            for tag in {child.tag for child in element}:
-                yield from self._by_child.get(tag, ())
+            children = {child.tag for child in element}
+            found = [key for tag in children for key in self._by_child.get(tag, ())] + found
         if self._by_attribute:
-            for tag in element.attrib:
-                yield from self._by_attribute.get(tag, ())
-        yield from self._others
+            found = [
+                key for tag in element.attrib for key in self._by_attribute.get(tag, ())
+            ] + found
+        return found
 
 
 def _note_several(
