@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import combinations
 from random import Random
 from time import process_time
 from typing import Any
@@ -101,7 +102,7 @@ def best_seconds(names: list[str], root: Any) -> float:
 def test_patterns_that_find_nothing_cost_hardly_anything(pattern: str) -> None:
     elements = "".join(f"<q{n}><q{n + 1} y='1'/></q{n}><q z='2'><c/></q>" for n in range(500))
     root = etree.fromstring(f"<r>{elements}</r>")
-    few = best_seconds([pattern.format(n, n) for n in range(20)], root)
+    few = best_seconds([pattern.format(n, n) for n in range(200)], root)
     many_ = best_seconds([pattern.format(n, n) for n in range(2_000)], root)
     assert many_ < 10 * few, (few, many_)
 
@@ -128,3 +129,19 @@ def test_paths_that_are_very_vague_are_checked_after_the_engine() -> None:
     assert engine.match_xml("<a><c><d><b>y</b></d></c></a>") == []
     assert engine.match_xml("<a><b>x</b></a>") == ["plain"]
     assert Document.parse("<a/>").__attributes__({"//a"}) == {"//a": ("",)}
+
+
+@pytest.mark.parametrize("end", ["", "/@y"])
+def test_new_names_below_many_branches_cost_hardly_anything(end: str) -> None:
+    """Three times // can be placed in very many ways along one path, which all hold below it."""
+    places = combinations(range(1, 13), 3)
+    paths = [
+        "".join("//a" if step in chosen else "/a" for step in range(1, 13)) + end
+        for chosen in places
+    ]
+    nested = "<a>" * 30, "</a>" * 30
+    few = etree.fromstring(nested[0] + "<n y='1'/>" * 3_000 + nested[1])
+    many_ = etree.fromstring(
+        nested[0] + "".join(f"<n{n} y='1'/>" for n in range(3_000)) + nested[1]
+    )
+    assert best_seconds(paths, many_) < 10 * best_seconds(paths, few) + 0.02

@@ -58,7 +58,17 @@ class _WantedAttribute:
 class _PatternState:
     """What is known of an element: what its value is wanted for, and where its children lead."""
 
-    __slots__ = ("attributes", "branches", "indexes", "is_last", "keys", "next", "tags", "targets")
+    __slots__ = (
+        "attributes",
+        "branches",
+        "indexes",
+        "is_last",
+        "keys",
+        "next",
+        "other",
+        "tags",
+        "targets",
+    )
 
     def __init__(
         self,
@@ -68,6 +78,8 @@ class _PatternState:
     ) -> None:
         self.branches = numbers
         self.next: dict[str, _PatternState] = {}
+        self.other: _PatternState | None = None
+        """Where children lead whose names no pattern mentions."""
         ends = [number for branch in branches for number in branch.ends]
         self.targets = [number for number in ends if number not in key_finders]
         """The attributes that its text is wanted for."""
@@ -184,14 +196,20 @@ class DocumentExtraction:
                 wanted = (numbers for index in state.indexes for numbers in index.of(tag))
                 targets = state.attributes[tag] = [one for numbers in wanted for one in numbers]
                 self._count(1 + len(targets))
-            for target in targets:
-                found[target].note(event, value)
+            if targets:
+                found.of_attributes(state, tag, targets).note(event, value)
 
     def _entered(self, above: _PatternState, tag: str) -> _PatternState:
-        state = self._state(self._tree.entered(above.branches, tag))
+        is_known = self._tree.knows(tag)
+        if not is_known and above.other is not None:
+            state = above.other
+        else:
+            state = self._state(self._tree.entered(above.branches, tag))
         # Before it is kept: what is forgotten must not come back with it.
         self._count(1)
         above.next[tag] = state
+        if not is_known:
+            above.other = state
         return state
 
     def _state(self, numbers: frozenset[int]) -> _PatternState:
@@ -209,6 +227,7 @@ class DocumentExtraction:
             for state in self._states.values():
                 state.next.clear()
                 state.attributes.clear()
+                state.other = None
             self._states = {self._start.branches: self._start}
             self._transitions = 0
 
@@ -225,16 +244,30 @@ class _FoundTexts(dict[int, ExtractedTexts]):
         self._keys = keys
         self.of_states: dict[_PatternState, ExtractedTexts] = {}
         """The texts of the elements of which the same is known."""
+        self._of_attributes: dict[
+            tuple[_PatternState, str], tuple[ExtractedTexts, Sequence[int]]
+        ] = {}
+        """Those of their attributes, by name, and what they are wanted for."""
 
     def __missing__(self, number: int) -> ExtractedTexts:
         texts = self[number] = ExtractedTexts(is_key=number in self._keys)
         return texts
 
+    def of_attributes(
+        self, state: _PatternState, tag: str, targets: Sequence[int]
+    ) -> ExtractedTexts:
+        """Return the texts of attributes with a name, of elements of which the same is known."""
+        known = self._of_attributes.get((state, tag))
+        if known is None:
+            known = self._of_attributes[state, tag] = ExtractedTexts(is_key=False), targets
+        return known[0]
+
     def shared(self) -> Iterator[tuple[ExtractedTexts, Sequence[int]]]:
         """Yield all texts, each with the attributes that have just these."""
         parts: dict[int, tuple[ExtractedTexts, ...]] = {}
-        for state, texts in self.of_states.items():
-            for number in state.targets:
+        of_elements = [(texts, state.targets) for state, texts in self.of_states.items()]
+        for texts, targets in (*of_elements, *self._of_attributes.values()):
+            for number in targets:
                 parts[number] = (*parts.get(number, ()), texts)
         numbers: dict[tuple[ExtractedTexts, ...], list[int]] = {}
         for number, own in parts.items():

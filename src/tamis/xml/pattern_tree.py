@@ -48,11 +48,21 @@ class NameIndex(Generic[T]):
         else:
             self._exact[step.shown_name] = value
 
+    @property
+    def is_plain(self) -> bool:
+        """Return whether it says something of whole names alone."""
+        return not (self._local or self._spaces or self._any is not None)
+
     def of(self, tag: str) -> Iterator[T]:
         """Yield all that is said of a name, given it as lxml writes it."""
         found = self._exact.get(tag)
         if found is not None:
             yield found
+        if not self.is_plain:
+            yield from self.of_any(tag)
+
+    def of_any(self, tag: str) -> Iterator[T]:
+        """Yield what is said of a name together with others."""
         if self._any is not None:
             yield self._any
         if self._local or self._spaces:
@@ -90,6 +100,13 @@ class PatternTree:
 
     def __init__(self, patterns: Iterable[tuple[int, Sequence[PatternStep]]]) -> None:
         self.branches: Final = [PatternBranch(0, is_deep=False)]
+        self._by_name: Final[dict[str, dict[int, PatternBranch]]] = {}
+        """The branches that elements with a name lead to, by where they lead from."""
+        self._deep: Final[set[int]] = set()
+        self._vague: Final[set[int]] = set()
+        """The branches that lead on by more than whole names."""
+        self._has_local = False
+        """Whether some of them go by a name in whatever namespace."""
         for number, steps in patterns:
             self._add(number, steps)
 
@@ -106,23 +123,39 @@ class PatternTree:
                 return
             following = branch.branches.get(step) or self._new(is_deep=False)
             branch.branches.put(step, following)
+            if step.name is None or step.namespace is None:
+                self._vague.add(branch.number)
+                self._has_local |= step.name is not None
+            else:
+                self._by_name.setdefault(step.shown_name, {})[branch.number] = following
             branch = following
         branch.ends.append(number)
 
     def _new(self, *, is_deep: bool) -> PatternBranch:
         branch = PatternBranch(len(self.branches), is_deep=is_deep)
         self.branches.append(branch)
+        if is_deep:
+            self._deep.add(branch.number)
         return branch
 
     def start(self) -> frozenset[int]:
         """Return the branches that the document itself is in, before its outermost element."""
         return self._with_deep([self.branches[0]])
 
+    def knows(self, tag: str) -> bool:
+        """Return whether patterns may mention a name; all others lead to the same branches."""
+        return tag in self._by_name or (bool(self._vague) and (self._has_local or tag[0] == "{"))
+
     def entered(self, branches: frozenset[int], tag: str) -> frozenset[int]:
         """Return the branches of an element, given those of the one that it is in."""
-        above = [self.branches[number] for number in branches]
-        reached = [branch for each in above for branch in each.branches.of(tag)]
-        return self._with_deep([*reached, *(each for each in above if each.is_deep)])
+        named = self._by_name.get(tag, {})
+        if len(named) < len(branches):
+            reached = [branch for number, branch in named.items() if number in branches]
+        else:
+            reached = [named[number] for number in branches if number in named]
+        for number in self._vague & branches:
+            reached += self.branches[number].branches.of_any(tag)
+        return self._with_deep(reached) | self._deep.intersection(branches)
 
     def _with_deep(self, branches: Iterable[PatternBranch]) -> frozenset[int]:
         found = set()

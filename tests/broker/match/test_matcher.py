@@ -16,6 +16,8 @@ from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
 from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher, _StepResult
+from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish.payloads import Payload
 from tamis.errors import BrokerFailedError, StorageFullError
 from tamis.filters import Mode
 from tamis.storage import StateStore
@@ -202,14 +204,16 @@ async def test_who_publishes_what_takes_long_to_match_pays_for_it(tmp_path: Path
 async def test_who_publishes_does_not_pay_for_the_filters_of_others(tmp_path: Path) -> None:
     async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
         step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
-        note = broker.matcher._note_cost_of_event
-        note(step, "ann", 0.01)
-        assert step.costs == {"ann": 0}  # She has no subscriptions, and nobody knows what is usual.
-        broker.matcher._cost_of.update({"bob": 0.008, "cid": 0.009})
-        note(step, "ann", 0.01)
-        assert step.costs == {"ann": 0}  # Events of others take as long.
-        note(step, "ann", 0.1)
-        assert step.costs == {"ann": 0.1}  # It is hers that is unusual.
+        matcher, seconds = broker.matcher, 0.01
+        decoder = broker.decoder
+        small = StoredEvent(1, 0.0, "ann/p", 0, Payload(b"{}", "json", decoder), "ann")
+        matcher._note_cost_of_event(step, small, seconds)
+        assert step.costs["ann"] < seconds / 1_000
+        # One that says much may take long because of that.
+        text = b'{"a": "' + 60_000 * b"x" + b'"}'
+        large = StoredEvent(2, 0.0, "bob/p", 0, Payload(text, "json", decoder), "bob")
+        matcher._note_cost_of_event(step, large, seconds)
+        assert step.costs["bob"] == pytest.approx(seconds)
 
 
 @run_async

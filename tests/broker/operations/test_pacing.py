@@ -23,6 +23,7 @@ from tamis.broker.operations.pacing import (
     STRANGER_SECONDS,
     STRANGER_SHARE,
     PrincipalPacing,
+    Strangers,
 )
 from tamis.errors import RefusedError
 from waiting import eventually_async, let_others_run
@@ -39,16 +40,17 @@ def be_active(pacing: PrincipalPacing, *principals: str) -> None:
 
 async def work_for(seconds: float) -> None:
     """Keep the event loop busy, as when it handles requests."""
-    until = time.process_time() + seconds
-    while time.process_time() < until:
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
         pass
 
 
 async def make_late(pacing: PrincipalPacing) -> None:
     """Keep the event loop busy for so long that the pacing notices, while two are active."""
     be_active(pacing, "bob", "cid")
-    await work_for(5 * LOOK_SECONDS)
-    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
+    for _ in range(2):
+        await work_for(5 * LOOK_SECONDS)
+        await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
 
 
 async def ask(pacing: PrincipalPacing, principal: str, *, size: int = 0) -> float:
@@ -140,7 +142,7 @@ async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
 @run_async
 async def test_the_clock_of_the_loop_does_not_decide_how_late_it_is() -> None:
     """That of uvloop counts milliseconds, and stands still while a turn of the loop lasts."""
-    pacing = PrincipalPacing(lambda: 1.5 * time.monotonic(), process_time=time.monotonic)
+    pacing = PrincipalPacing(lambda: 1.5 * time.monotonic(), thread_time=time.monotonic)
     be_active(pacing, "bob", "cid")
     await eventually_async(lambda: pacing.is_paced("bob"))
 
@@ -327,6 +329,28 @@ async def test_strangers_are_answered_slowly_also_while_nobody_else_is_active() 
     spent = STRANGER_BURST_SECONDS + (seconds + 0.5) * STRANGER_SHARE
     assert sum(await asyncio.gather(*floods)) <= spent / STRANGER_SECONDS + len(floods)
     assert max(waits) < 0.1
+
+
+@run_async
+async def test_probes_do_not_wait_for_other_strangers() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    others = [asyncio.create_task(pacing.wait_as_stranger()) for _ in range(1_000)]
+    await let_others_run()
+    begun = time.monotonic()
+    await pacing.wait_as_stranger(Strangers.PROBES)
+    assert time.monotonic() - begun < 0.5
+    for task in others:
+        task.cancel()
+
+
+@pytest.mark.timing
+@run_async
+async def test_a_loop_that_is_late_once_paces_nobody() -> None:
+    pacing = PrincipalPacing(time.monotonic)
+    be_active(pacing, "ann", "bob")
+    await work_for(5 * LOOK_SECONDS)
+    await asyncio.sleep(3 * LOOK_SECONDS)  # until the look that was late
+    assert not pacing.is_paced("ann")
 
 
 @run_async

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import median_low
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -47,9 +46,8 @@ CHANGES_PER_BATCH: Final = 16
 MIN_BATCH_EVENTS: Final = 8
 # Most events are matched in much less; who makes the matcher work for longer pays for it.
 COSTLY_SECONDS: Final = 0.0003
-# How much more an event takes than those of others if that is because of what it says.
-UNUSUAL_FACTOR: Final = 3.0
-MAX_KNOWN_PUBLISHERS: Final = 1_000
+# What an event may take because of what it says, whoever has the subscriptions.
+MATCH_SECONDS_PER_BYTE: Final = 5e-7
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
 
@@ -116,8 +114,6 @@ class Matcher:
         self._thread_time = thread_time
         self._changed_by: Sequence[str] = ()
         """Who has changed subscriptions since the last event: the next one takes longer for it."""
-        self._cost_of: dict[str, float] = {}
-        """What the last event of each publisher took."""
         self._fan_out = fan_out
         self.deferred_writer = deferred_writer
         self._budget = budget
@@ -243,8 +239,7 @@ class Matcher:
                     numbers.append(())
                 spent, begun = self._thread_time() - begun, self._thread_time()
                 if spent > COSTLY_SECONDS:
-                    self._note_cost_of_event(step, unquote(event.owner), spent)
-                self._cost_of[event.owner] = spent
+                    self._note_cost_of_event(step, event, spent)
                 self._changed_by = ()
             found: list[tuple[int, list[ActiveSubscription]]] = []
             for event, matched in zip(events, numbers, strict=True):
@@ -312,18 +307,18 @@ class Matcher:
                 self._note_cost(step, change.payers, self._thread_time() - begun)
                 self._changed_by = change.payers
 
-    def _note_cost_of_event(self, step: _StepResult, publisher: str, seconds: float) -> None:
-        """Charge the publisher for an unusual event, and otherwise for its own subscriptions."""
+    def _note_cost_of_event(self, step: _StepResult, event: StoredEvent, seconds: float) -> None:
+        """Charge the publisher for its own subscriptions, and for how much its event says.
+
+        Otherwise those of others made it cost so much, and the publisher cannot help it.
+        """
         if self._changed_by:
             self._note_cost(step, self._changed_by, seconds)
             return
-        others = [cost for owner, cost in self._cost_of.items() if unquote(owner) != publisher]
-        if not others or seconds < UNUSUAL_FACTOR * median_low(others):
-            # Those of others made it cost so much, and the publisher cannot help it.
-            seconds *= self._index.share_of(publisher)
-        self._note_cost(step, [publisher], seconds)
-        if len(self._cost_of) > MAX_KNOWN_PUBLISHERS:
-            self._cost_of.clear()
+        publisher = unquote(event.owner)
+        own = seconds * self._index.share_of(publisher)
+        said = len(event.payload.text) * MATCH_SECONDS_PER_BYTE
+        self._note_cost(step, [publisher], own + min(seconds - own, said))
 
     def _note_cost(self, step: _StepResult, payers: Sequence[str], seconds: float) -> None:
         for payer in payers:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
+from enum import Enum
 from functools import partial
 from math import inf
 from typing import Any, Final, Generic, TypeVar
@@ -33,6 +34,8 @@ T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.01
 LATE_SECONDS: Final = 0.002
+LATE_LOOKS: Final = 20
+"""Within how many looks the loop has to be late twice."""
 BUSY_SHARE: Final = 0.6
 """The part of one processor that the broker uses when it is busy.
 
@@ -81,6 +84,14 @@ IDLE_SECONDS: Final = 2.0
 """How long after the last question nobody looks how late the loop is any more."""
 
 
+class Strangers(Enum):
+    """Those whom the broker does not know; each kind has its own share."""
+
+    PROBES = "probes"
+    """They ask how the broker is, as load balancers do."""
+    OTHERS = "others"
+
+
 class PrincipalPacing:
     """Knows who is active, how late the event loop is, and when each principal may go on."""
 
@@ -99,15 +110,17 @@ class PrincipalPacing:
         """The principal that was active last."""
         self.latest_at = -inf
         self._activity = PrincipalActivity()
-        self._strangers_free_at = -inf
+        self._strangers_free_at = dict.fromkeys(Strangers, -inf)
         """When strangers have paid for what they were answered."""
         self._free_at: dict[str, float] = {}
         """When each principal has paid for its work."""
         self.paced_until = -inf
         """Until when somebody may have to wait."""
         self._asked_at = -inf
-        self._looked_at, self._used = clock(), process_time()
+        self._looked_at, self._used, self._used_here = clock(), process_time(), thread_time()
         """When the loop last looked, and the processor time until then."""
+        self._lateness = 0.0
+        """How often the loop was late, which fades: once is an accident."""
         self._busy_share = 0.0
         """The part of one processor that the process has used lately."""
         self._next_look: asyncio.TimerHandle | None = None
@@ -159,15 +172,15 @@ class PrincipalPacing:
         self.charge(principal, REQUEST_SECONDS + size * SECONDS_PER_BYTE + changes * CHANGE_SECONDS)
         await self._wait(principal, wait, closed)
 
-    async def wait_as_stranger(self) -> None:
+    async def wait_as_stranger(self, who: Strangers = Strangers.OTHERS) -> None:
         """Return when somebody who has not shown who it is may be answered.
 
         They can come again at once, but on no more connections than strangers may have.
         """
         now = self._now()
         earliest = now - STRANGER_BURST_SECONDS / STRANGER_SHARE
-        due = max(self._strangers_free_at, earliest)
-        self._strangers_free_at = min(
+        due = max(self._strangers_free_at[who], earliest)
+        self._strangers_free_at[who] = min(
             due + STRANGER_SECONDS / STRANGER_SHARE, now + MAX_DEBT_SECONDS
         )
         if due - now >= MIN_NAP_SECONDS:
@@ -231,13 +244,15 @@ class PrincipalPacing:
 
     def _look(self, due: float) -> None:
         """Measure how late this call is, and how busy the process; stop once nobody asks."""
-        now, used = self.clock(), self._process_time()
+        now, used, used_here = self.clock(), self._process_time(), self._thread_time()
         # What other processes of the machine take, nobody here could leave to others.
-        late = min(now - due, used - self._used)
+        late = min(now - due, used_here - self._used_here)
+        is_late = late > LATE_SECONDS
+        self._lateness = max(0.0, self._lateness - 1 / LATE_LOOKS) + is_late
         share = (used - self._used) / max(now - self._looked_at, LOOK_SECONDS)
         self._busy_share += (share - self._busy_share) / BUSY_LOOKS
-        self._looked_at, self._used = now, used
-        is_slow = late > LATE_SECONDS or self._busy_share > BUSY_SHARE
+        self._looked_at, self._used, self._used_here = now, used, used_here
+        is_slow = (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE
         if is_slow and self._activity.has_others(self.latest, now):
             self.paced_until = now + PACED_SECONDS
         if now - self._asked_at > IDLE_SECONDS:

@@ -29,6 +29,7 @@ from tamis.broker.frontend.http.reading import (
 from tamis.broker.frontend.streams import make_known
 from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
+from tamis.broker.operations.pacing import Strangers
 from tamis.errors import (
     AccessError,
     DisconnectedError,
@@ -38,6 +39,8 @@ from tamis.errors import (
 from tamis.protocol import Code
 
 LOG: Final = get_logger("tamis.http")
+PROBED: Final = ("/health", "/ready")
+"""What load balancers ask for, who must not wait for other strangers."""
 
 
 class Endpoint:
@@ -82,7 +85,8 @@ class Endpoint:
                 await pacing.metered(principal, _respond(operation, call, answer))
                 session.note_answered()
             else:
-                await self._frontend.broker.pacing.wait_as_stranger()
+                who = Strangers.PROBES if self._path in PROBED else Strangers.OTHERS
+                await self._frontend.broker.pacing.wait_as_stranger(who)
                 await _respond(operation, call, answer)
         except (ClientDisconnect, DisconnectedError):
             pass
