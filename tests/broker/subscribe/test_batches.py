@@ -110,7 +110,7 @@ async def test_every_subscription_of_a_batch_has_its_own_result_in_order(tmp_pat
         assert "missing at the end (line 1" in str(results[1].message)
         assert results[4].message == (
             "the name is 'with/slash'; it must be a text of 1 to 200 printable characters and no "
-            "slash"
+            "slash, and not . or .."
         )
         assert "promise about all events" in str(results[8].message)
         assert "'yesterday' is not a start; use" in str(results[-4].message)

@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from tamis.errors import LibraryError
 from tamis.spark.library.library import DRAFT, Library, version_place
+from tamis.spark.library.manifests import VersionManifest
 from tamis.spark.library.places import FILES, REUSED_SECONDS
 from tamis.spark.runtime.stores import ObjectStore, StoredObject
 
@@ -106,7 +107,7 @@ class _Sweep:
     def forget(self, gone: list[int], kept: list[int]) -> Forgotten:
         """Remove versions, and what only they, or versions that never came to be, have named."""
         # Before anything is removed: a manifest that cannot be read may name any file.
-        manifests = [self._library.version(number).manifest for number in kept]
+        manifests = [found for number in kept if (found := self._manifest(number)) is not None]
         named = {
             file.name for manifest in manifests for shard in manifest.shards for file in shard.files
         }
@@ -121,6 +122,15 @@ class _Sweep:
         newest = kept[-1]
         self._remove("claims", self._old("claims", lambda name: _number(name) < newest))
         return Forgotten(gone, self._files, self._size)
+
+    def _manifest(self, number: int) -> VersionManifest | None:
+        """Return the manifest of a version; None if somebody else has forgotten it meanwhile."""
+        try:
+            return self._library.version(number).manifest
+        except LibraryError:
+            if number in self._library.versions():
+                raise
+            return None
 
     def _old(self, folder: str, is_unnamed: Callable[[str], bool]) -> list[StoredObject]:
         """Return the objects in a folder that no version names, and no draft can have."""
