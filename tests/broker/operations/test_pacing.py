@@ -10,8 +10,10 @@ import pytest
 from broker.authorization_fixture import run_async
 from tamis.broker.operations.activity import RATE_SECONDS
 from tamis.broker.operations.pacing import (
+    AGAIN_SECONDS,
     BURST_SECONDS,
     BUSY_SHARE,
+    FAIR_FACTOR,
     LATE_SECONDS,
     LOOK_SECONDS,
     MAX_WAIT_SECONDS,
@@ -273,6 +275,35 @@ async def test_a_busy_broker_paces_although_its_loop_is_never_late() -> None:
     for _ in range(20):
         machine.look(LOOK_SECONDS, share=1.1 * BUSY_SHARE)
     assert machine.pacing.is_paced("ann")
+
+
+@run_async
+async def test_a_broker_that_is_late_again_at_once_paces_twice_as_long() -> None:
+    machine, lengths = Machine(), []
+    for _ in range(6):
+        be_active(machine.pacing, "ann", "bob")
+        machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
+        lengths.append(machine.pacing.paced_until - machine.now)
+        machine.now = machine.pacing.paced_until + 0.9 * AGAIN_SECONDS
+    assert lengths == pytest.approx([10, 20, 40, 80, 160, 160])
+    machine.now += AGAIN_SECONDS
+    be_active(machine.pacing, "ann", "bob")
+    machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
+    assert machine.pacing.paced_until - machine.now == PACED_SECONDS
+
+
+@run_async
+async def test_whoever_gets_a_large_share_saves_up_no_more_work_for_one_moment() -> None:
+    machine = Machine()
+    machine.pacing.paced_until = 1_000.0
+    for _ in range(2_000):
+        machine.pacing.note("ann")
+        machine.pacing.note("bob")
+        machine.pacing.charge("bob", 0.004)
+        machine.now += 0.01
+    # Bob uses 0.4 of a processor, and Ann may use more.
+    machine.pacing.charge("ann", 3 * BURST_SECONDS)
+    assert machine.pause("ann") == pytest.approx(2 * BURST_SECONDS / (FAIR_FACTOR * 0.4), rel=0.1)
 
 
 @run_async

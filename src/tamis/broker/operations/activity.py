@@ -49,8 +49,9 @@ class PrincipalActivity:
     def __init__(self) -> None:
         self._known: dict[str, _Activity] = {}
         self._active: set[str] = set()
+        self._use_of_active: dict[str, float] = {}
         self._uses: list[float] = []
-        """What those that are active use, in order."""
+        """What those that are active used when last looked at, in order."""
         self._refreshed_at = -inf
 
     def note(self, principal: str, now: float) -> None:
@@ -73,13 +74,14 @@ class PrincipalActivity:
         """Return what others that are active use, half of them no more than that."""
         self._refresh(now)
         uses = self._uses
-        count = len(uses) - (principal in self._active)
+        own = self._use_of_active.get(principal)
+        count = len(uses) - (own is not None)
         if count < 1:
             return 0.0
         middle = (count - 1) // 2
-        if count < len(uses):
+        if own is not None:
             # Without its own, which lies where it would be inserted.
-            middle += bisect_left(uses, self._of(principal, now).use(now)) <= middle
+            middle += bisect_left(uses, own) <= middle
         return uses[min(middle, len(uses) - 1)]
 
     def _of(self, principal: str, now: float) -> _Activity:
@@ -94,6 +96,8 @@ class PrincipalActivity:
         if now - self._refreshed_at < REFRESH_SECONDS:
             return
         self._refreshed_at = now
-        active = {one: own for one, own in self._known.items() if own.rate(now) >= MIN_RATE}
-        self._active = {*active}
-        self._uses = sorted(own.use(now) for own in active.values())
+        self._use_of_active = {
+            one: own.use(now) for one, own in self._known.items() if own.rate(now) >= MIN_RATE
+        }
+        self._active = {*self._use_of_active}
+        self._uses = sorted(self._use_of_active.values())

@@ -46,6 +46,9 @@ BUSY_LOOKS: Final = 5
 """Over how many looks that part is averaged."""
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
+MAX_PACED_SECONDS: Final = 160.0
+"""Twice as long each time that the loop is late again as soon as nobody is paced any more."""
+AGAIN_SECONDS: Final = 1.0
 PACED_SHARE: Final = 0.06
 """The part of the event loop's time that a principal gets at the least while it is paced.
 
@@ -56,7 +59,10 @@ FAIR_FACTOR: Final = 1.5
 SHORT_SECONDS: Final = 0.0003
 """Up to this length, a piece of work costs what it takes; a longer one costs more."""
 BURST_SECONDS: Final = 0.01
-"""How much work may be done at once by a principal that has done nothing for a while."""
+"""How much work may be done at once by a principal that has done nothing for a while.
+
+Others wait for all of it.
+"""
 REQUEST_SECONDS: Final = 0.0004
 """What a request takes before and after it is handled: connecting, parsing, closing."""
 FRAME_SECONDS: Final = 0.00004
@@ -76,8 +82,11 @@ MAX_WAIT_SECONDS: Final = 5.0
 REFUSED_SECONDS: Final = 1.0
 """How long a principal that is not alone waits to be told that it asks too much."""
 MAX_DEBT_SECONDS: Final = 6.0
-MIN_NAP_SECONDS: Final = 0.02
-"""A principal owes this much before it waits: to wait after each frame would cost more than it."""
+MIN_NAP_SECONDS: Final = 0.005
+"""A principal owes this much before it waits: to wait after each frame would cost more than it.
+
+Whatever it does until then, others wait for.
+"""
 MAX_NAP_SECONDS: Final = 0.25
 MAX_KNOWN: Final = 1_000
 IDLE_SECONDS: Final = 2.0
@@ -116,6 +125,7 @@ class PrincipalPacing:
         """When each principal has paid for its work."""
         self.paced_until = -inf
         """Until when somebody may have to wait."""
+        self._paced_seconds = PACED_SECONDS
         self._asked_at = -inf
         self._looked_at, self._used, self._used_here = clock(), process_time(), thread_time()
         """When the loop last looked, and the processor time until then."""
@@ -211,12 +221,18 @@ class PrincipalPacing:
 
     def _due(self, principal: str) -> float:
         """Return when a principal has paid for its work, or could have for some time."""
-        return max(self._free_at.get(principal, -inf), self._now() - BURST_SECONDS / PACED_SHARE)
+        now = self._now()
+        earliest = now - BURST_SECONDS / self._share(principal, now)
+        return max(self._free_at.get(principal, -inf), earliest)
+
+    def _share(self, principal: str, now: float) -> float:
+        """Return the part of the event loop's time that a principal gets while it is paced."""
+        return max(PACED_SHARE, FAIR_FACTOR * self._activity.use_of_others(principal, now))
 
     def charge_piece(self, principal: str, seconds: float) -> None:
         """Note a piece of work that nothing interrupted; one that is long makes others late."""
         if seconds > LATE_SECONDS and not self.is_alone(principal):
-            self.paced_until = self._now() + PACED_SECONDS
+            self._pace(self._now())
         self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS))
 
     def charge(self, principal: str, seconds: float) -> None:
@@ -229,8 +245,16 @@ class PrincipalPacing:
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
         latest = now + MAX_DEBT_SECONDS
-        share = max(PACED_SHARE, FAIR_FACTOR * self._activity.use_of_others(principal, now))
-        self._free_at[principal] = min(self._due(principal) + seconds / share, latest)
+        paid_at = self._due(principal) + seconds / self._share(principal, now)
+        self._free_at[principal] = min(paid_at, latest)
+
+    def _pace(self, now: float) -> None:
+        """Pace everybody from now on, and for longer if it was of no use to stop."""
+        if now >= self.paced_until + AGAIN_SECONDS:
+            self._paced_seconds = PACED_SECONDS
+        elif now >= self.paced_until:
+            self._paced_seconds = min(2 * self._paced_seconds, MAX_PACED_SECONDS)
+        self.paced_until = now + self._paced_seconds
 
     def _now(self) -> float:
         now = self._asked_at = self.clock()
@@ -254,7 +278,7 @@ class PrincipalPacing:
         self._looked_at, self._used, self._used_here = now, used, used_here
         is_slow = (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE
         if is_slow and self._activity.has_others(self.latest, now):
-            self.paced_until = now + PACED_SECONDS
+            self._pace(now)
         if now - self._asked_at > IDLE_SECONDS:
             self._next_look = None
             return
