@@ -172,7 +172,7 @@ class _Lane:
             self._change.notify_all()
 
 
-class _ClientSide:
+class _ClientSide(Transport):
     """The client's end of a connection."""
 
     def __init__(self, incoming: _Lane, outgoing: _Lane) -> None:

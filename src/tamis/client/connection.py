@@ -112,7 +112,11 @@ class ClientConnection:
         """Requests for subscriptions that nobody wants any more, and whose names are not known."""
         self._consumers: dict[str, Consumer] = {}
         self._to_flush: dict[Consumer, None] = {}
+        self._settlements: deque[bytes] = deque()
+        """What a consumer has settled, to be sent before all others."""
         self._has_work = asyncio.Event()
+        self._is_idle = False
+        """Whether the task that sends has nothing to do."""
         self._backoff = Backoff()
         self._pause_timer: asyncio.TimerHandle | None = None
 
@@ -142,8 +146,13 @@ class ClientConnection:
     # --- sending ---------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Send what waits in the outbox."""
-        self._has_work.set()
+        """Send what waits, at once if it can: that saves the turn of a task.
+
+        While publications are on their way, others wait for the task, to share a frame.
+        """
+        is_free = self._is_idle and not self._outbox.is_in_flight
+        if not (is_free and self._transport.send_now(self._next_frame)):
+            self._has_work.set()
 
     def schedule_flush(self, consumer: Consumer) -> None:
         """Send the consumer's acknowledgements and credit soon."""
@@ -222,22 +231,25 @@ class ClientConnection:
     async def _send_all(self) -> None:
         while True:
             self._has_work.clear()
-            for frame in self._frames():
+            while (frame := self._next_frame()) is not None:
                 await self._transport.send(frame)
-            await self._has_work.wait()
+            self._is_idle = True
+            try:
+                await self._has_work.wait()
+            finally:
+                self._is_idle = False
 
-    def _frames(self) -> Iterable[bytes]:
-        """Yield the frames to send; acknowledgements first, so that they precede unsubscribing."""
-        while True:
-            if self._to_flush:
-                consumer, _ = self._to_flush.popitem()
-                yield from map(encode_frame, consumer.settlements())
-            elif self._requests:
-                yield self._requests.popleft()
-            elif publication := self._publication():
-                yield encode_frame(publication)
-            else:
-                return
+    def _next_frame(self) -> bytes | None:
+        """Return the next frame; acknowledgements first, so that they precede unsubscribing."""
+        while self._to_flush and not self._settlements:
+            consumer, _ = self._to_flush.popitem()
+            self._settlements.extend(map(encode_frame, consumer.settlements()))
+        if self._settlements:
+            return self._settlements.popleft()
+        if self._requests:
+            return self._requests.popleft()
+        publication = self._publication()
+        return None if publication is None else encode_frame(publication)
 
     def _publication(self) -> Publish | None:
         if self._pause_timer is not None:
@@ -258,8 +270,7 @@ class ClientConnection:
     # --- receiving -------------------------------------------------------------------------------
 
     async def _receive_all(self) -> None:
-        while True:
-            self._handle(decode_reply(await self._transport.receive()))
+        await self._transport.receive_all(lambda frame: self._handle(decode_reply(frame)))
 
     def _handle(self, reply: Reply) -> None:
         match reply:

@@ -211,6 +211,11 @@ class Outbox:
         """Return the number of events without an answer."""
         return self._events
 
+    @property
+    def is_in_flight(self) -> bool:
+        """Return whether frames without an answer are on their way."""
+        return bool(self._in_flight)
+
     def has_room(self, events: int, size: int) -> bool:
         """Return whether these events fit; an empty outbox takes a publication of any size."""
         fits = self._events + events <= self._max_events and self._bytes + size <= self._max_bytes

@@ -7,15 +7,15 @@ import os
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, cast
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import msgspec
-from websockets.asyncio.client import ClientConnection as WebSocket
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from tamis.client.direct_websocket import DirectWebSocket, FrameHandler
 from tamis.errors import AddressError, DisconnectedError, RefusedError
 from tamis.protocol.addresses import DEFAULT_URL
 from tamis.protocol.codes import STATUS
@@ -92,14 +92,31 @@ def environment_proxy(address: BrokerAddress) -> str | None:
     return proxies.get("https" if address.is_secure else "http") or proxies.get("all")
 
 
+FrameSource = Callable[[], bytes | None]
+"""Returns the next frame to send, None if there is none."""
+
+
 class Transport(Protocol):
-    """One connection; once it is lost, `send` and `receive` raise `DisconnectedError`."""
+    """One connection; once it is lost, `send` and `receive` raise `DisconnectedError`.
+
+    One that has no shorter way to send and to receive inherits the other two.
+    """
 
     async def send(self, frame: bytes) -> None:
         """Send a frame; wait while the other side is slow to read."""
 
+    def send_now(self, next_frame: FrameSource) -> bool:  # noqa: ARG002
+        """Send what a function returns while none of it has to wait; return whether it was all."""
+        return False
+
     async def receive(self) -> bytes:
         """Return the next frame."""
+        raise NotImplementedError
+
+    async def receive_all(self, handler: FrameHandler) -> None:
+        """Call a function with every frame, in order, until it or `receive` raises an error."""
+        while True:
+            handler(await self.receive())
 
     async def close(self) -> None:
         """Close the connection; never raise."""
@@ -117,11 +134,12 @@ _SECONDS_BETWEEN_PINGS: Final = 20.0
 _CODES: Final = {status: code for code, status in STATUS.items()}
 
 
-class WebSocketTransport:
+class WebSocketTransport(Transport):
     """A WebSocket that raises `DisconnectedError` however it was lost."""
 
-    def __init__(self, socket: WebSocket) -> None:
+    def __init__(self, socket: DirectWebSocket, largest_frame: int) -> None:
         self._socket = socket
+        self._largest_frame = largest_frame
 
     async def send(self, frame: bytes) -> None:
         """Send a frame as text."""
@@ -130,12 +148,29 @@ class WebSocketTransport:
         except ConnectionClosed as error:
             raise _disconnected(error) from None
 
+    def send_now(self, next_frame: FrameSource) -> bool:
+        """Send frames as text while nothing waits to be sent; return whether it was all."""
+        while self._socket.is_ready:
+            frame = next_frame()
+            if frame is None:
+                return True
+            self._socket.send_now(frame)
+        return False
+
     async def receive(self) -> bytes:
         """Return the next frame."""
         try:
-            return await self._socket.recv(decode=False)
+            return await self._socket.next_frame()
         except ConnectionClosed as error:
             raise _disconnected(error) from None
+
+    async def receive_all(self, handler: FrameHandler) -> None:
+        """Call a function with every frame, most of them where they are read."""
+        self._socket.hand_on(handler, self._largest_frame)
+        try:
+            await super().receive_all(handler)
+        finally:
+            self._socket.hand_on(None)
 
     async def close(self) -> None:
         """Close the WebSocket, without waiting long for the broker's answer."""
@@ -172,20 +207,20 @@ def websocket_dial(
 
     async def dial() -> Transport:
         try:
-            return WebSocketTransport(
-                await _Connect(
-                    f"ws{address.web.removeprefix('http')}{path}",
-                    additional_headers=headers,
-                    compression=None,
-                    max_size=largest_frame,
-                    open_timeout=timeout,
-                    close_timeout=_SECONDS_TO_CLOSE,
-                    ping_interval=_SECONDS_BETWEEN_PINGS,
-                    proxy=None if address.is_loopback else True,
-                    # True stands for the certificates that the system trusts.
-                    ssl=(tls or True) if address.is_secure else None,
-                )
+            opened = await _Connect(
+                f"ws{address.web.removeprefix('http')}{path}",
+                additional_headers=headers,
+                compression=None,
+                create_connection=DirectWebSocket,
+                max_size=largest_frame,
+                open_timeout=timeout,
+                close_timeout=_SECONDS_TO_CLOSE,
+                ping_interval=_SECONDS_BETWEEN_PINGS,
+                proxy=None if address.is_loopback else True,
+                # True stands for the certificates that the system trusts.
+                ssl=(tls or True) if address.is_secure else None,
             )
+            return WebSocketTransport(cast("DirectWebSocket", opened), largest_frame)
         except InvalidStatus as error:
             raise _refused(address, error) from None
         except (OSError, TimeoutError, WebSocketException) as error:

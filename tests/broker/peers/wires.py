@@ -6,6 +6,7 @@ import asyncio
 
 import msgspec
 
+from tamis.client.transport import Transport
 from tamis.errors import DisconnectedError
 from tamis.protocol.peering import LINK_VERSION, LinkHello, RoutingFrame, encode_link_frame
 from tamis.routing.messages import Greeting, Holdings, RouterMessage
@@ -13,7 +14,7 @@ from tamis.routing.messages import Greeting, Holdings, RouterMessage
 PEER = "f" * 32
 
 
-class Wires:
+class Wires(Transport):
     """A transport that keeps what is sent, and says what a test wants."""
 
     def __init__(self) -> None:

@@ -17,6 +17,7 @@ from tamis.broker.frontend.streams import make_known
 from tamis.broker.frontend.websocket import DISCONNECTS
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.sessions import Session
+from tamis.client.transport import Transport
 from tamis.errors import DisconnectedError, RefusedError, TamisError
 
 LOG: Final = get_logger("tamis.peers")
@@ -24,7 +25,7 @@ LOG: Final = get_logger("tamis.peers")
 NORMAL_CLOSURE: Final = 1000
 
 
-class ASGITransport:
+class ASGITransport(Transport):
     """Carries frames over ASGI messages."""
 
     def __init__(
