@@ -26,7 +26,7 @@ Handler = Callable[[Message], Awaitable[object] | object]
 
 logger: Final = logging.getLogger("tamis.client")
 
-# Acknowledgements that nobody waits for are collected for this long, to be sent together.
+# Acknowledgements that nobody waits for, and credit, are collected for this long.
 _SECONDS_TO_COLLECT: Final = 0.02
 
 
@@ -278,8 +278,7 @@ class Consumer:
             await self._start_unless_closed()
         while not self._is_closed:
             taken = self._inbox.take(limit)
-            # A caller about to wait is idle, so this is the time to send acknowledgements.
-            self._report(at_once=not taken)
+            self._report(is_idle=not taken)
             if taken:
                 return taken
             self._has_news.clear()
@@ -309,20 +308,26 @@ class Consumer:
         """Acknowledge an event, so that it is not sent again."""
         self._inbox.acknowledge(sequence)
         self._has_unflushed = self._request.settles
-        self._report(at_once=False)
+        self._report(is_idle=False)
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
         """Reject an event, so that it is sent again."""
         self._inbox.reject(sequence, delay, reason)
         self._has_unflushed = self._request.settles
-        self._report(at_once=False)
+        self._report(is_idle=False)
 
-    def _report(self, *, at_once: bool) -> None:
-        if not self._is_active or not self._inbox.has_news:
+    def _report(self, *, is_idle: bool) -> None:
+        """Tell the broker what cannot wait, and collect the rest.
+
+        A caller about to wait is idle, so this is the time to send acknowledgements. Credit can
+        wait even then: the broker does not miss it before half of the window is used.
+        """
+        inbox = self._inbox
+        if not self._is_active:
             return
-        if at_once or self._inbox.is_urgent:
+        if inbox.is_urgent or (is_idle and inbox.has_settlements):
             self.send_settlements()
-        elif self._timer is None:
+        elif self._timer is None and (inbox.has_settlements or (is_idle and inbox.has_news)):
             soon = asyncio.get_running_loop().call_later
             self._timer = soon(_SECONDS_TO_COLLECT, self.send_settlements)
 

@@ -116,9 +116,14 @@ class Inbox:
         )
 
     @property
+    def has_settlements(self) -> bool:
+        """Return whether there are acknowledgements or rejections to report to the broker."""
+        return bool(self._rejected or self._acknowledged)
+
+    @property
     def has_news(self) -> bool:
-        """Return whether there is anything to report to the broker."""
-        return bool(self._rejected or self._acknowledged or self._consumed)
+        """Return whether there is anything to report to the broker, be it only credit."""
+        return bool(self._consumed) or self.has_settlements
 
     def frames(self, subscription: str, *, with_credit: bool = True) -> list[Settlement]:
         """Return the frames that report to the broker, once."""
