@@ -146,14 +146,25 @@ def test_a_publication_is_sent_where_it_is_published() -> None:
     run(main())
 
 
-def test_publications_share_a_frame_while_another_is_on_its_way() -> None:
+def test_publications_share_frames_while_there_are_many() -> None:
     async def main() -> None:
         async with connected() as (bus, broker):
-            tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(20)]
-            await let_others_run(3)
-            assert broker.publications() == [1, 19]
-            for task in tasks:
-                task.cancel()
+
+            async def publish(count: int) -> list[int]:
+                """Publish events at once; return how many each frame had."""
+                frames = len(broker.publications())
+                tasks = [asyncio.create_task(bus.publish({"n": n})) for n in range(count)]
+                await let_others_run(3)
+                for frame in broker.of_kind(Publish)[frames:]:
+                    broker.say(Published(ref=frame.ref, count=len(frame.events)))
+                await asyncio.gather(*tasks)
+                return broker.publications()[frames:]
+
+            # The first does not wait for others, until it turns out that there are some.
+            assert await publish(20) == [1, 19]
+            assert await publish(20) == [20]
+            assert await publish(1) == [1]
+            assert await publish(20) == [1, 19]
 
     run(main())
 

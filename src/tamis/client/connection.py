@@ -146,11 +146,8 @@ class ClientConnection:
     # --- sending ---------------------------------------------------------------------------------
 
     def wake(self) -> None:
-        """Send what waits, at once if it can: that saves the turn of a task.
-
-        While publications are on their way, others wait for the task, to share a frame.
-        """
-        is_free = self._is_idle and not self._outbox.is_in_flight
+        """Send what waits: at once, which saves the turn of a task, if the outbox is not busy."""
+        is_free = self._is_idle and not self._outbox.is_busy
         if not (is_free and self._transport.send_now(self._next_frame)):
             self._has_work.set()
 

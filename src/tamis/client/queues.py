@@ -208,6 +208,8 @@ class Outbox:
         """The number that follows the last one sent, if all that is in flight is accepted."""
         self._follows_failed = False
         """Whether frames are in flight that follow one which failed."""
+        self._was_shared = False
+        """Whether the last frame had several publications."""
         self.has_changed = asyncio.Event()
         """Set after an answer: there may be room again, or nothing left."""
 
@@ -217,9 +219,12 @@ class Outbox:
         return self._events
 
     @property
-    def is_in_flight(self) -> bool:
-        """Return whether frames without an answer are on their way."""
-        return bool(self._in_flight)
+    def is_busy(self) -> bool:
+        """Return whether a publication had better wait a moment, for others to share its frame.
+
+        That is while frames are on their way, and after a frame that several did share.
+        """
+        return bool(self._in_flight) or self._was_shared
 
     def has_room(self, events: int, size: int) -> bool:
         """Return whether these events fit; an empty outbox takes a publication of any size."""
@@ -255,6 +260,7 @@ class Outbox:
             self._drop_cancelled()
         self._in_flight[ref] = sharing
         self._following = sharing[-1].end
+        self._was_shared = len(sharing) > 1
         return Publish(
             ref=ref,
             events=[msgspec.Raw(event.text) for one in sharing for event in one.events],
