@@ -5,11 +5,12 @@ Some are what the broker once did, some are what it might do after a careless ch
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from typing import Any
+from typing import Any, Literal
 from unittest import mock
 
 from simulation.clock import SimulatedClock
@@ -20,11 +21,12 @@ from tamis.broker.deliver import notifier as notifying
 from tamis.broker.deliver.attachments import may_read
 from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.notifier import Notifier
-from tamis.broker.deliver.queues import DiskQueue, QueuedEvent
+from tamis.broker.deliver.queues import DiskQueue, QueuedEvent, UnwrittenQueues
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish import committer
+from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.publishers import Numbering
 from tamis.broker.subscribe import replay
 from tamis.broker.subscribe.manager import SubscriptionManager
@@ -395,4 +397,53 @@ def untold_overflow() -> Iterator[None]:
         return forget
 
     with replaced(Notifier, "_count_overflow", make):
+        yield
+
+
+class AlwaysSet(asyncio.Event):
+    """Lets everybody pass."""
+
+    def is_set(self) -> bool:
+        return True
+
+    async def wait(self) -> Literal[True]:
+        return True
+
+
+@bug("what is sent ahead is settled before it is written")
+def settled_too_early() -> Iterator[None]:
+    def make(begin: Any) -> Any:
+        def begin_ready(self: UnwrittenQueues) -> None:
+            begin(self)
+            self.has_rows = AlwaysSet()
+
+        return begin_ready
+
+    with replaced(UnwrittenQueues, "__init__", make):
+        yield
+
+
+@bug("events are sent ahead of what is on disk")
+def far_ahead() -> Iterator[None]:
+    def make(_: Any) -> Any:
+        def offer_ahead(self: DiskQueue, sequences: Sequence[int]) -> bool:
+            self.offer(sequences)
+            return True
+
+        return offer_ahead
+
+    with replaced(DiskQueue, "offer_ahead", make):
+        yield
+
+
+@bug("subscriptions change while somebody else matches")
+def two_matchers() -> Iterator[None]:
+    def make(begin: Any) -> Any:
+        def begin_returned(self: EventCache, *args: Any, **options: Any) -> None:
+            begin(self, *args, **options)
+            self.is_returned = AlwaysSet()
+
+        return begin_returned
+
+    with replaced(EventCache, "__init__", make):
         yield

@@ -38,6 +38,7 @@ from tamis import ports
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.deliver.subscriptions import ActiveSubscription
+from tamis.broker.match import matcher
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.subscribe import replay
 from tamis.matching.store import additions
@@ -396,6 +397,7 @@ def _replaced(world: World) -> Iterator[None]:
         mock.patch.object(secrets, "token_bytes", random.randbytes),
         mock.patch.object(secrets, "token_hex", token_hex),
         mock.patch.object(replay, "EVENTS_PER_STEP", 3),
+        mock.patch.object(matcher, "MIN_QUICK_STEPS", world.seed % 3),
         # Even two subscriptions of one request are compiled beside the matcher.
         mock.patch.object(additions, "MAX_RECOMPILED_SUBSCRIPTIONS", 2),
         mock.patch.object(DeferredWriter, "max_rows_per_event", 300 if world.seed % 4 else 1),

@@ -219,6 +219,7 @@ class Broker:
             budget=budget,
             has_tokens=settings.tokens_required,
             on_suspended=suspensions.begin,
+            unwritten=self.acknowledgement_writer.unwritten,
             charge=self.pacing.charge_piece,
             thread_time=clock.thread_time,
         )
@@ -226,7 +227,7 @@ class Broker:
         self.committer = Committer(
             store.log,
             self.numbering,
-            event_cache.put,
+            event_cache,
             self.metrics,
             executors.commit,
             max_waiting=settings.commit_queue,

@@ -33,7 +33,7 @@ async def crashed_folder(folder: Path, schema: Path, events: list[bytes]) -> Pat
         session = await broker.authenticate(None)
         await subscribe(session, "a > 0", "all")
         # The matcher never learns of them, as if the broker died.
-        with patch.object(broker.committer, "_pass_on", AsyncMock()):
+        with patch.object(broker.event_cache, "put", AsyncMock()):
             await session.publish(events)
             shutil.copytree(folder / "data", folder / "crashed")
     return folder / "crashed"

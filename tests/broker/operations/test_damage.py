@@ -196,7 +196,7 @@ async def leave_unmatched(folder: Path, *documents: Data) -> None:
     """Store events as numbers 1 and on of a publisher, and kill the broker before it matches."""
     async with broker_fixture(folder, READER) as fixture:
         feed = await fixture.login("feed", "feed")
-        with patch.object(fixture.broker.committer, "_pass_on", AsyncMock()):
+        with patch.object(fixture.broker.event_cache, "put", AsyncMock()):
             await feed.publish(encoded(documents), publisher="p", sequence=1)
             shutil.copytree(folder / "data", folder / "copy")
     shutil.rmtree(folder / "data")

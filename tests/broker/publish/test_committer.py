@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -13,7 +14,7 @@ from tamis.access import Rights
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish.committer import Committer
-from tamis.broker.publish.event_cache import StoredEvent
+from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.broker.publish.payloads import Payload, PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.errors import RefusedError
@@ -51,24 +52,35 @@ class UnrestrictedAuthor:
         raise AssertionError("nothing has changed")
 
 
+class PassedEvents(EventCache):
+    """Takes what a committer passes on; nobody matches it."""
+
+    def __init__(self, store: Storage) -> None:
+        nothing = cast("Any", None)
+        super().__init__(store.log, nothing, 0, THREADS, nothing, max_unmatched=1)
+        self.events: list[StoredEvent] = []
+
+    async def put(self, events: list[StoredEvent], found: object = None) -> None:
+        assert found is None
+        self.events += events
+
+
 class Publishing:
     """A committer, and what it has passed on."""
 
     def __init__(self, store: Storage) -> None:
-        self.passed: list[StoredEvent] = []
+        self.cache = PassedEvents(store)
+        self.passed = self.cache.events
         self.committer = Committer(
             store.log,
             Numbering({}),
-            self._pass_on,
+            self.cache,
             Metrics(),
             THREADS,
             max_waiting=2,
             fan_out=FanOut(),
             health=Health(),
         )
-
-    async def _pass_on(self, events: list[StoredEvent]) -> None:
-        self.passed += events
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:
         payloads = [payload(number) for number in numbers]

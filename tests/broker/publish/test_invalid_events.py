@@ -164,7 +164,7 @@ async def test_invalid_events_that_were_never_matched_are_told_to_all_once(
         ann = await fixture.login("ann", "reader")
         await subscribe(ann, "a > 0", "early")
         # The matcher never learns of them, as if the broker died.
-        with patch.object(fixture.broker.committer, "_pass_on", AsyncMock()):
+        with patch.object(fixture.broker.event_cache, "put", AsyncMock()):
             feed = await fixture.login("feed", "feed")
             await feed.publish(encoded([{"a": 1, "b": "x"}]))
             await subscribe(ann, "a > 0", "late")

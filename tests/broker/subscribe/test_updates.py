@@ -80,11 +80,11 @@ async def test_an_event_that_is_stored_but_not_matched_has_the_old_filter(tmp_pa
             hold = asyncio.Event()
             put = fixture.broker.event_cache.put
 
-            async def late(events: Any) -> None:
+            async def late(events: Any, found: object = None) -> None:
                 await hold.wait()
-                await put(events)
+                await put(events, found)
 
-            fixture.broker.committer._pass_on = late
+            fixture.broker.event_cache.put = late  # type: ignore[method-assign]
             published = asyncio.create_task(ann.publish(encoded(numbered(1, 7))))
             while fixture.broker.store.log.next_sequence == 1:
                 await let_others_run()

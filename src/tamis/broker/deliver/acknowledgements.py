@@ -118,6 +118,8 @@ class AcknowledgementWriter:
             if not (self._writing or self._flushes):
                 await self.unwritten.work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
+            # Otherwise a row could be written after it was removed.
+            await self.unwritten.has_rows.wait()
             self.unwritten.work.clear()
             self._writing |= self.unwritten.queues
             self.unwritten.queues.clear()

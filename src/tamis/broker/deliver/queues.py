@@ -65,12 +65,15 @@ _UNSETTLED: Final = Retry(0, 0, 0, 0.0)
 class UnwrittenQueues:
     """The queues with outcomes to write, and how their writer learns of them."""
 
-    __slots__ = ("queues", "work")
+    __slots__ = ("has_rows", "queues", "work")
 
     def __init__(self) -> None:
         self.queues: dict[DeliveryQueue, None] = {}
         self.work = asyncio.Event()
         """Set when there are some."""
+        self.has_rows = asyncio.Event()
+        """Set while everything that was offered is on disk; the disk is read and changed then."""
+        self.has_rows.set()
 
 
 class DeliveryQueue:
@@ -134,6 +137,10 @@ class DeliveryQueue:
         """Wake everybody who waits for events."""
         for wake_up in self.listeners:
             wake_up.set()
+
+    def offer_ahead(self, sequences: Sequence[int]) -> bool:  # noqa: ARG002 - none is written
+        """Add events before they are written, if that is of use; return whether it was."""
+        return False
 
     def forget_readers(self) -> None:
         """Restart all readers, because their rights have changed."""
@@ -258,6 +265,7 @@ class DiskQueue(DeliveryQueue):
         latest_due: float = inf,
     ) -> None:
         super().__init__(window, writing)
+        self.writing: UnwrittenQueues
         self.latest_due = latest_due
         """No pause that is on disk lasts longer."""
         self._executor = executor
@@ -306,6 +314,28 @@ class DiskQueue(DeliveryQueue):
             cursor.is_whole = cursor.is_whole and len(taken) == len(new)
         for wake_up in self.listeners:
             wake_up.set()
+
+    def offer_ahead(self, sequences: Sequence[int]) -> bool:
+        """Add events before they are written, if memory has all that waits; return whether it did.
+
+        If the broker ends before they are written, they are matched and sent again.
+        """
+        if self.below != inf or self.is_deferred or not self._cursors or not self.is_attended:
+            return False
+        if self._reading is not None and self._reading.locked():
+            return False
+        cursors, room = self._cursors.values(), self.window - len(sequences)
+        for cursor in cursors:
+            is_next = max(cursor.last, self._seen) < sequences[0]
+            if not (cursor.is_whole and is_next and len(cursor.ready) <= room):
+                return False
+        self._is_new = False
+        for cursor in cursors:
+            cursor.ready.extend(map(QueuedEvent, sequences))
+            cursor.last = sequences[-1]
+        for wake_up in self.listeners:
+            wake_up.set()
+        return True
 
     async def take(
         self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
@@ -384,6 +414,7 @@ class DiskQueue(DeliveryQueue):
         """
         # What a replay has not passed yet was not sent.
         most = int(min(up_to, self.below - 1))
+        await self.writing.has_rows.wait()
         return await self._executor.run(
             self._state.pending_among,
             self.number,
@@ -463,6 +494,7 @@ class DiskQueue(DeliveryQueue):
         if self._reading is None:
             self._reading = asyncio.Lock()
         async with self._reading:
+            await self.writing.has_rows.wait()
             before = -1
             # What is read may be settled already, so that there is nothing in it.
             while before < cursor.last and self._needs_more(cursor):

@@ -7,14 +7,16 @@ every event is matched either against the subscriptions before the change or aft
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
 
-from tamis.broker.deliver.queues import DiskQueue
+from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
 from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.changes import ChangeResult, SubscriptionChange, Updater, make_change
@@ -23,7 +25,7 @@ from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache, StoredEvent
+from tamis.broker.publish.event_cache import EventCache, IdleMatcher, StoredEvent
 from tamis.broker.publish.payloads import source_of
 from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
@@ -48,6 +50,9 @@ MIN_BATCH_EVENTS: Final = 8
 COSTLY_SECONDS: Final = 0.0003
 # What an event may take because of what it says, whoever has the subscriptions.
 MATCH_SECONDS_PER_BYTE: Final = 5e-7
+# After so many that did not take longer, others may match while nothing waits: who stores events
+# must not wait long.
+MIN_QUICK_STEPS: Final = 20
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
 
@@ -73,7 +78,7 @@ class _StepResult(NamedTuple):
     held: dict[tuple[str, int], HeldEvent]
     """Events whose publishers wait for that, by principal and sequence."""
     unwritten: list[MatchRows]
-    """What could not be written."""
+    """What could not be written, or is to be written after it is sent."""
     unmatched: dict[int, str]
     """Sequences of events that cannot be matched, and why."""
     reached: dict[str, tuple[int, int]]
@@ -109,7 +114,9 @@ class Matcher:
         on_suspended: Callable[[Sequence[ActiveSubscription]], None],
         charge: Callable[[str, float], None],
         thread_time: Callable[[], float],
+        unwritten: UnwrittenQueues,
     ) -> None:
+        self._unwritten = unwritten
         self._charge = charge
         self._thread_time = thread_time
         self._changed_by: Sequence[str] = ()
@@ -131,17 +138,20 @@ class Matcher:
         self._metrics = metrics
         self._health = health
         self._on_overflow = on_overflow
+        self._event_cache = event_cache
+        self._quick_steps = 0
+        """How many events in succession were matched quickly, one by one."""
         self._work = event_cache.has_work
         self._unmatched = event_cache.unmatched
         max_changes = CHANGES_PER_BATCH * self._unmatched.maxsize
         self.updater = Updater(self._work.set, metrics, max_changes, supervisor)
         self.position = state.matched_up_to
         """The last event that was matched."""
-        self._before: int | None = None
-        """Where that was before those whose matches are not in the queues yet."""
+        self.offered_up_to = self.position
+        """The last event whose matches are in the queues, or at least deferred."""
         self._publishers = publishers
-        self._tails: dict[str, PublisherTail] = {}
-        """Of publishers whose last numbers the state does not have yet."""
+        self._unsaved: set[str] = set()
+        """Publishers whose last numbers the state does not have yet."""
         self._unmatchable = event_cache.unmatchable
         self.on_changes: Callable[[], object] = lambda: None
         """Called on the event loop when changes of the subscriptions are in force."""
@@ -149,33 +159,55 @@ class Matcher:
         """Set while matches cannot be stored."""
         metrics.watch_queue("match", self._unmatched)
 
-    @property
-    def offered_up_to(self) -> int:
-        """Return the last event whose matches are in the queues, or at least deferred."""
-        before = self._before
-        return self.position if before is None else before
-
-    async def run(self) -> None:  # noqa: PLR0912 - in one piece, as the way of every publication
+    async def run(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
+        self,
+    ) -> None:
         """Match events and make changes until cancelled."""
         unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
+        cache = self._event_cache
         while True:
+            if self._quick_steps >= MIN_QUICK_STEPS and not self.deferred_writer.latest:
+                cache.idle = IdleMatcher(self._step, self.position)
             await self._work.wait()
             self._work.clear()
+            cache.idle = None
+            await cache.is_returned.wait()
             while rest or not (unmatched.empty() and self.updater.waiting.empty()):
-                changes = [] if self.updater.waiting.empty() else self._next_changes()
+                step: _StepResult | None = None
                 events, size = list[StoredEvent](), 0.0
                 while size < MAX_MATCHES_PER_STEP and (rest or not unmatched.empty()):
                     if not rest:
-                        rest.extend(unmatched.get_nowait())
+                        batch, found = unmatched.get_nowait()
                         self._taken += 1
+                        if isinstance(found, _StepResult):
+                            # Nothing waited before it, or the matcher would not have been idle.
+                            step = found
+                            break
+                        rest.extend(batch)
                     events.append(rest.popleft())
                     size += reach.get(events[-1].owner, len(self._index.by_number))
-                self._before = self.position
-                step = await self._executor.run(self._step, changes, events)
+                if step is None:
+                    changes = [] if self.updater.waiting.empty() else self._next_changes()
+                    step = await self._executor.run(self._step, changes, events)
                 if step.changes:
                     self._resolve(step.changes)
                 for principal, seconds in step.costs.items():
                     self._charge(principal, seconds)
+                if step.unwritten and not (step.deferred or step.suspended or step.attempts):
+                    # Those who wait get their events before the disk has the rows.
+                    for subscription, sequences in [*step.matches.items()]:
+                        if subscription.queue.offer_ahead(sequences):
+                            del step.matches[subscription]
+                            self._unwritten.has_rows.clear()
+                    with contextlib.suppress(StorageError):
+                        # A name may have been forgotten meanwhile.
+                        known = [name for name in self._unsaved if name in self._publishers]
+                        tails = {name: self._publishers[name] for name in known}
+                        write, pending = self._state.commit_matches, step.unwritten[0].pending
+                        await self._executor.run(write, self.position, pending, tails)
+                        self._unsaved.clear()
+                        self._unwritten.has_rows.set()
+                        step.unwritten.clear()
                 if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
@@ -184,7 +216,7 @@ class Matcher:
                         self._on_overflow(subscription)
                     if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
                         await asyncio.sleep(0)
-                self._before = None
+                self.offered_up_to = self.position
                 for owner, (count, matches) in step.reached.items():
                     self._fan_out.leave(owner, count, matches)
                     self._metrics.matched.inc(matches)
@@ -238,7 +270,9 @@ class Matcher:
                     step.unmatched[event.sequence] = _reason(error)
                     numbers.append(())
                 spent, begun = self._thread_time() - begun, self._thread_time()
+                self._quick_steps += 1
                 if spent > COSTLY_SECONDS:
+                    self._quick_steps = 0
                     self._note_cost_of_event(step, event, spent)
                 self._changed_by = ()
             found: list[tuple[int, list[ActiveSubscription]]] = []
@@ -257,14 +291,14 @@ class Matcher:
                 found.append((event.sequence, subscriptions))
                 count, matches = step.reached.get(event.owner, (0, 0))
                 step.reached[event.owner] = count + 1, matches + len(subscriptions)
-        names = {
-            event.publisher if event.origin is None else event.origin.publisher
-            for event in events
-            if (event.publisher_sequence or event.origin is not None) and event.recipient is None
-        }
-        # A name may have been forgotten meanwhile.
-        tails = [(name, self._publishers.get(name)) for name in names]
-        self._tails.update([(name, tail) for name, tail in tails if tail is not None])
+        self._unsaved.update(
+            [
+                event.publisher if event.origin is None else event.origin.publisher
+                for event in events
+                if (event.publisher_sequence or event.origin is not None)
+                and event.recipient is None
+            ]
+        )
         self.position = events[-1].sequence
         writer = self.deferred_writer
         largest = max(len(subscriptions) for _, subscriptions in found)
@@ -286,15 +320,10 @@ class Matcher:
         # Without rows the position can be written later.
         if any(rows):
             try:
-                self._state.commit_matches(
-                    self.position,
-                    pending,
-                    self._tails,
-                    extras,
-                    step.deferred,
-                    attempts=rows.attempts,
-                )
-                self._tails.clear()
+                if len(events) < MIN_BATCH_EVENTS:
+                    step.unwritten.append(rows)
+                else:
+                    self._write(rows)
             except StorageError:
                 step.unwritten.append(rows)
         return step
@@ -384,6 +413,7 @@ class Matcher:
             self._unmatchable.report(step.unmatched)
         for rows in step.unwritten:
             await self._write_until_stored(rows)
+        self._unwritten.has_rows.set()
         if step.deferred:
             self.deferred_writer.add(step.deferred, step.held)
         if self.deferred_writer.is_full:
@@ -479,9 +509,8 @@ class Matcher:
                 name, number = record.publisher, record.publisher_sequence
                 if record.origin is not None:
                     name, number = record.origin.publisher, record.origin.sequence
-                tail = self._publishers.get(name)
-                if number and tail is not None:
-                    self._tails[name] = tail
+                if number:
+                    self._unsaved.add(name)
 
         await self.updater.do(note)
 
@@ -493,10 +522,9 @@ class Matcher:
 
         def write() -> bool:
             try:
-                self._state.commit_matches(position, (), self._tails, dropped=dropped)
+                self._write(MatchRows([], [], {}, {}), position, dropped)
             except StorageError:
                 return False
-            self._tails.clear()
             self.position = max(self.position, position)
             return True
 
@@ -511,8 +539,9 @@ class Matcher:
 
         def forget() -> None:
             for name, time in idle.items():
-                if name in self._tails and self._tails[name].time <= time:
-                    del self._tails[name]
+                tail = self._publishers.get(name)
+                if tail is None or tail.time <= time:
+                    self._unsaved.discard(name)
 
         await self.updater.do(forget)
 
@@ -526,16 +555,26 @@ class Matcher:
         if self.position > self._state.matched_up_to and not self.stuck.is_set():
             self._write(MatchRows([], [], {}, {}))
 
-    def _write(self, rows: MatchRows) -> None:
+    def _write(
+        self,
+        rows: MatchRows,
+        position: int | None = None,
+        dropped: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
+    ) -> None:
+        """Write rows, the position, or another one, and how many events were dropped."""
+        known = [name for name in self._unsaved if name in self._publishers]
+        tails = {name: self._publishers[name] for name in known}
+        pending, deferred, extras, attempts = rows
         self._state.commit_matches(
-            self.position,
-            rows.pending,
-            self._tails,
-            rows.extras,
-            rows.deferred,
-            attempts=rows.attempts,
+            self.position if position is None else position,
+            pending,
+            tails,
+            extras,
+            deferred,
+            dropped=dropped,
+            attempts=attempts,
         )
-        self._tails.clear()
+        self._unsaved.clear()
 
     async def _write_until_stored(self, rows: MatchRows) -> None:
         """Write matches, as often as it takes: a full disk stops matching, and so publishing."""

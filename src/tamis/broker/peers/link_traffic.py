@@ -331,7 +331,7 @@ class LinkTraffic:
 
     async def _has_passed(self, number: int, last: int) -> bool:
         """Return whether the peer with a queue has stored all events up to one."""
-        if self._matcher.position < last:
+        if self._matcher.offered_up_to < last:
             return False
         link = next((one for one in self._queues.all() if one.number == number), None)
         if link is not None and link.queue.is_deferred:

@@ -6,14 +6,14 @@ import asyncio
 from array import array
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
 from tamis.access import Rights
 from tamis.broker.operations.health import Health, storage_refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish import handed_events
-from tamis.broker.publish.event_cache import StoredEvent, stored_handed
+from tamis.broker.publish.event_cache import EventCache, IdleMatcher, StoredEvent, stored_handed
 from tamis.broker.publish.handed_events import HandedEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.broker.publish.publishers import FanOut, Numbering, count_duplicates
@@ -22,11 +22,14 @@ from tamis.ports import Executor
 from tamis.protocol import Code
 from tamis.protocol.views import Receipt
 from tamis.storage import EventLog, EventOrigin, NewRecord, PublisherTail
+from tamis.storage.tables import MAX_CHECKSUMS
 
 PROBLEM: Final = "publications cannot be stored"
 # A broker that nobody publishes to, because it is not ready, would never learn that it is.
 HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
+# So few events are matched in the thread that has stored them; more are faster in two threads.
+MAX_EVENTS_AHEAD: Final = 4
 
 
 class Author(Protocol):
@@ -93,12 +96,16 @@ class AcceptedPublication(NamedTuple):
     """The place of its first new event among those of the batch."""
 
 
+AcceptedEvent = tuple[NewRecord, Payload, str]
+"""An event to be stored, and its principal."""
+
+
 class AcceptedBatch(NamedTuple):
     """What may be stored of a batch of publications."""
 
     publications: list[AcceptedPublication]
-    events: list[tuple[NewRecord, Payload, str]]
-    """Their new events, each with its principal."""
+    events: list[AcceptedEvent]
+    """Their new events."""
     tails: dict[str, PublisherTail]
     """The tails that their publishers then have."""
 
@@ -110,7 +117,7 @@ class Committer:
         self,
         log: EventLog,
         numbering: Numbering,
-        pass_on: Callable[[list[StoredEvent]], Awaitable[None]],
+        event_cache: EventCache,
         metrics: Metrics,
         executor: Executor,
         *,
@@ -123,7 +130,7 @@ class Committer:
         self._fan_out = fan_out
         self._executor = executor
         self._numbering = numbering
-        self._pass_on = pass_on
+        self._event_cache = event_cache
         self._metrics = metrics
         self._waiting: asyncio.Queue[Publication | ExclusiveWork] = asyncio.Queue(max_waiting)
         self._next: ExclusiveWork | None = None
@@ -215,7 +222,7 @@ class Committer:
             self._fan_out.leave(owner, len(records))
             self._note_failure(error, ())
             raise
-        await self._pass_on(
+        await self._event_cache.put(
             [
                 stored_handed(sequence, handed, payload)
                 for sequence, (handed, payload) in zip(sequences, events, strict=True)
@@ -256,39 +263,54 @@ class Committer:
                     elif await self._must_wait(given, batch):
                         break
                 accepted = self._accept(batch)
-                records = [record for record, *_ in accepted.events]
+                cache, idle = self._event_cache, None
+                if 0 < len(accepted.events) <= MAX_EVENTS_AHEAD:
+                    idle, cache.idle = cache.idle, None
+                events, found = list[StoredEvent](), None
                 try:
-                    sequences = range(0)
-                    if records:
+                    if idle is not None:
+                        cache.is_returned.clear()
+                    if accepted.events:
                         with self._metrics.commit_seconds.time():
-                            sequences = await self._executor.run(self._log.append, records)
+                            run = self._executor.run
+                            events, found = await run(self._store, accepted.events, idle)
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
-                    if self._hope is not None and records:
+                    if self._hope is not None and events:
                         self._note_success()
                     # Nobody else appends, so this is still the time of these records.
-                    time = self._log.last_time
-                    self._numbering.note_stored(accepted.tails, time)
-                    if records:
-                        self._metrics.published.inc(len(records))
-                        events = [
-                            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
-                            for sequence, (record, payload, owner) in zip(
-                                sequences, accepted.events, strict=True
-                            )
-                        ]
+                    self._numbering.note_stored(accepted.tails, self._log.last_time)
+                    if events:
+                        self._metrics.published.inc(len(events))
                         # Before the answers, which take a while to send.
-                        await self._pass_on(events)
+                        await cache.put(events, found)
                     for publication, duplicates, place in accepted.publications:
                         if not publication.stored.done():
                             count = len(publication.payloads)
-                            first = sequences[place] if duplicates < count else None
+                            first = events[place].sequence if duplicates < count else None
                             publication.stored.set_result(Receipt(count, duplicates, first))
+                finally:
+                    if idle is not None:
+                        cache.is_returned.set()
                 for _ in batch:
                     self._waiting.task_done()
         finally:
             self._end(batch)
+
+    def _store(
+        self, accepted: Sequence[AcceptedEvent], idle: IdleMatcher | None
+    ) -> tuple[list[StoredEvent], Any]:
+        """Append events to the log, and match them if the matcher is idle; for a thread."""
+        sequences = self._log.append([record for record, *_ in accepted])
+        time = self._log.last_time
+        events = [
+            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
+            for sequence, (record, payload, owner) in zip(sequences, accepted, strict=True)
+        ]
+        if idle is None or idle.position + 1 != sequences[0]:
+            return events, None
+        return events, idle.match((), events)
 
     def _end(self, batch: list[Publication]) -> None:
         """Refuse what is left."""
@@ -337,7 +359,9 @@ class Committer:
                 )
             )
 
-    def _accept(self, batch: Sequence[Publication]) -> AcceptedBatch:
+    def _accept(  # noqa: PLR0912 - in one piece, as the way of every publication
+        self, batch: Sequence[Publication]
+    ) -> AcceptedBatch:
         """Return what may be stored, and refuse the rest."""
         accepted = AcceptedBatch([], [], {})
         new_names: Counter[str] = Counter()
@@ -365,9 +389,14 @@ class Committer:
                     sums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
                     if first != tail.last + 1:
                         duplicates = count_duplicates(tail, first, sums, skip=skip)
-                    if duplicates < len(payloads):
-                        after = tail.append(first + duplicates, sums[duplicates:], 0.0)
-                        accepted.tails[name] = after
+                    start, added = first + duplicates, sums[duplicates:]
+                    if added and start > tail.last + 1:
+                        accepted.tails[name] = tail.append(start, added, 0.0)
+                    elif added:
+                        # As `append` does, without a call: this is on the way of all events.
+                        numbers = tail.recent + array("q", range(start, start + len(added)))
+                        known = numbers[-MAX_CHECKSUMS:], (tail.checksums + added)[-MAX_CHECKSUMS:]
+                        accepted.tails[name] = PublisherTail(numbers[-1], tail.gaps, 0.0, *known)
             except RefusedError as error:
                 self._refuse(publication, error)
                 continue

@@ -50,6 +50,25 @@ class DecodedRecords(NamedTuple):
     invalid: list[Record]
 
 
+class UnmatchedBatch(NamedTuple):
+    """Events for the matcher; perhaps they are matched, and nobody has them yet."""
+
+    events: list[StoredEvent]
+    found: object
+
+
+class IdleMatcher(NamedTuple):
+    """Matches events in the thread that stores them, while the matcher has nothing to do.
+
+    That spares them the way from one thread to the other.
+    """
+
+    match: Callable[[tuple[()], Sequence[StoredEvent]], object]
+    """Makes changes, here none, and matches events."""
+    position: int
+    """The last event that was matched; only the next one may follow."""
+
+
 class EventCache:
     """The events to match, and the latest ones up to a number of bytes.
 
@@ -75,13 +94,22 @@ class EventCache:
         self._bytes = 0
         self.recent: OrderedDict[int, StoredEvent] = OrderedDict()
         """The cached events by sequence."""
-        self.unmatched: asyncio.Queue[list[StoredEvent]] = asyncio.Queue(max_unmatched)
+        self.unmatched: asyncio.Queue[UnmatchedBatch] = asyncio.Queue(max_unmatched)
         """Batches of events for the matcher, in the order of the log."""
         self.has_work = asyncio.Event()
         """Set when the matcher should look for work."""
+        self.idle: IdleMatcher | None = None
+        """There is one only while nothing waits to be matched."""
+        self.is_returned = asyncio.Event()
+        """Cleared by whoever takes it, until what it has found waits with the events."""
+        self.is_returned.set()
 
-    async def put(self, events: list[StoredEvent]) -> None:
-        """Add events in the order of the log; wait while there are too many to match."""
+    async def put(self, events: list[StoredEvent], found: object = None) -> None:
+        """Add events in the order of the log; wait while there are too many to match.
+
+        `found` is what an idle matcher has found for them.
+        """
+        self.idle = None
         for event in events:
             self.recent[event.sequence] = event
             self._bytes += len(event.payload.text) + OVERHEAD_BYTES
@@ -89,7 +117,7 @@ class EventCache:
         while self._bytes > self._max_bytes:
             _, oldest = self.recent.popitem(last=False)
             self._bytes -= len(oldest.payload.text) + OVERHEAD_BYTES
-        await self.unmatched.put(events)
+        await self.unmatched.put(UnmatchedBatch(events, found))
         self.has_work.set()
 
     async def find(self, sequences: Sequence[int]) -> list[StoredEvent | str]:
