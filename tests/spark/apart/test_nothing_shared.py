@@ -162,8 +162,11 @@ def test_a_worker_killed_while_it_fetches_costs_nothing(apart: Apart) -> None:
     apart.wire.stall(1)
     driver = apart.start("match")
     assert apart.wire.is_stalled.wait(TIMEOUT_SECONDS)
-    [victim] = fetching(apart)
-    os.kill(victim, signal.SIGKILL)
+    # The one that is stalled; on a busy machine, perhaps another that is not done yet, too.
+    victims = fetching(apart)
+    assert victims
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
     apart.wire.release()
     assert apart.answer(driver) == {}
     assert apart.pairs("pairs") == expected()

@@ -170,6 +170,15 @@ def test_an_address_with_a_secret_is_refused(url: str) -> None:
     assert "hidden" not in f"{found.value!r} {found.value}"
 
 
+@pytest.mark.parametrize("endpoint", ["s3.amazonaws.com", "https://s3.amazonaws.com"])
+def test_the_central_endpoint_stands_for_that_of_the_region(endpoint: str) -> None:
+    """Spark 3.5 has it without being told, and Arrow would look for all buckets there."""
+    access = StoreAccess({"fs.s3a.endpoint": endpoint, "fs.s3a.endpoint.region": "eu-west-1"})
+    found = access.s3_options("ours")
+    assert found["region"] == "eu-west-1"
+    assert "endpoint_override" not in found
+
+
 def test_options_of_a_bucket_come_before_those_of_all() -> None:
     options = {"fs.s3a.access.key": "all", "fs.s3a.secret.key": "secret"}
     options |= {"fs.s3a.bucket.ours.access.key": "ours", "fs.s3a.bucket.ours.endpoint": "x:1"}

@@ -33,6 +33,8 @@ _S3_OPTIONS: Final = {
     "fs.s3a.endpoint": "endpoint_override",
     "fs.s3a.endpoint.region": "region",
 }
+_CENTRAL_ENDPOINT: Final = "s3.amazonaws.com"
+"""The default of older releases of Hadoop: it stands for the endpoint of the bucket's region."""
 _TLS: Final = "fs.s3a.connection.ssl.enabled"
 HADOOP_OPTIONS: Final = (*_S3_OPTIONS, _TLS)
 ALL_BUCKETS: Final = "fs.s3a."
@@ -76,6 +78,8 @@ class StoreAccess:
             given["scheme"], _, given["endpoint_override"] = address.partition("://")
         elif found[_TLS] == "false":
             given["scheme"] = "http"
+        if given.get("endpoint_override") == _CENTRAL_ENDPOINT:
+            del given["endpoint_override"]
         return given
 
     def _option(self, key: str, bucket: str) -> str | None:
