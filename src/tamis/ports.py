@@ -6,6 +6,7 @@ A simulation replaces them by its own, and then decides what happens when (tests
 from __future__ import annotations
 
 import asyncio
+import atexit
 import fcntl
 import math
 import os
@@ -13,11 +14,13 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -173,20 +176,95 @@ class Executor(Protocol):
 THREAD_PREFIX: Final = "tamis-"
 
 
+class _Work(NamedTuple):
+    """Something to do, and whom to tell."""
+
+    loop: asyncio.AbstractEventLoop
+    done: asyncio.Future[Any]
+    call: Callable[[], Any]
+
+
 class ThreadExecutor:
-    """A fixed number of threads of its own."""
+    """A fixed number of threads of its own, which begin with the first work for them.
+
+    Python's `ThreadPoolExecutor` makes a second future with a lock for each call, and takes twice
+    as long from the event loop to a thread and back: 0.14 ms instead of 0.07.
+    """
 
     def __init__(self, name: str, threads: int = 1) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"{THREAD_PREFIX}{name}")
+        self._name = f"{THREAD_PREFIX}{name}"
+        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._left = threads
+        """How many threads have not begun."""
+        self._begun = 0
+        self._is_closed = False
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function that runs in one of the threads."""
+        if self._is_closed:
+            raise RuntimeError(f"{self._name} accepts no more work")
+        if self._left:
+            self._begin()
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, partial(work, *args, **kwargs))
+        done: asyncio.Future[T] = loop.create_future()
+        self._work.put(_Work(loop, done, partial(work, *args, **kwargs)))
+        return await done
 
     def close(self) -> None:
-        """Accept no more work; what runs is finished."""
-        self._pool.shutdown(wait=False)
+        """Accept no more work; what waits and what runs is finished."""
+        if not self._is_closed:
+            self._is_closed = True
+            for _ in range(self._begun):
+                self._work.put(None)
+
+    __del__ = close
+
+    def _begin(self) -> None:
+        name = f"{self._name}_{self._begun}"
+        thread = Thread(target=_work_off, args=(self._work,), name=name, daemon=True)
+        self._left, self._begun = self._left - 1, self._begun + 1
+        _threads[thread] = self._work
+        thread.start()
+
+
+def _work_off(waiting: SimpleQueue[_Work | None]) -> None:
+    """Do what waits, until there is nothing to come."""
+    while (work := waiting.get()) is not None:
+        loop, done, call = work
+        if not done.cancelled():
+            try:
+                outcome = partial(_resolve, done, call(), None)
+            except BaseException as error:
+                outcome = partial(_resolve, done, None, error)
+            # A loop that is closed waits for nothing.
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(outcome)
+        # Otherwise the last work would live as long as the thread waits.
+        del work, loop, done, call
+
+
+def _resolve(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    elif isinstance(error, StopIteration):
+        done.set_exception(RuntimeError(f"the work raised {error!r}"))
+    else:
+        done.set_exception(error)
+
+
+_threads: Final[WeakKeyDictionary[Thread, SimpleQueue[_Work | None]]] = WeakKeyDictionary()
+
+
+@atexit.register
+def _finish_threads() -> None:
+    """Let the process end no sooner than what threads have begun."""
+    running = [*_threads.items()]
+    for _, waiting in running:
+        waiting.put(None)
+    for thread, _ in running:
+        thread.join()
 
 
 class Files(Protocol):

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from time import perf_counter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -199,6 +201,8 @@ class Matcher:
                         if subscription.queue.offer_ahead(sequences):
                             del step.matches[subscription]
                             self._unwritten.has_rows.clear()
+                    # Otherwise the thread that writes would take turns with those who send.
+                    await asyncio.sleep(0)
                     with contextlib.suppress(StorageError):
                         # A name may have been forgotten meanwhile.
                         known = [name for name in self._unsaved if name in self._publishers]
@@ -248,49 +252,51 @@ class Matcher:
             self._make_changes(step, changes)
         if not events:
             return step
-        begun = self._thread_time()
+        started, begun = perf_counter(), self._thread_time()
         if self._budget.used:
             self._budget.fill()
-        with self._metrics.match_seconds.time():
-            numbers: list[Iterable[Any]] = []
-            # Whoever is alone delays nobody else.
-            budget = self._budget if self._index.owners > self._alone else None
-            if len(events) >= MIN_BATCH_EVENTS:
-                numbers = self._match_batch(events, step.unmatched, budget)
-            for event in events[len(numbers) :]:
-                try:
-                    self._budget.event = len(numbers)
-                    decoded = event.payload.decoded
-                    known = event.payload.event if decoded is None else decoded.event
-                    numbers.append(self._engine.match(known, budget=budget))
-                except MemoryError:
-                    raise
-                except Exception as error:
-                    # It must not keep all later events from being matched.
-                    step.unmatched[event.sequence] = _reason(error)
-                    numbers.append(())
-                spent, begun = self._thread_time() - begun, self._thread_time()
-                self._quick_steps += 1
-                if spent > COSTLY_SECONDS:
-                    self._quick_steps = 0
-                    self._note_cost_of_event(step, event, spent)
-                self._changed_by = ()
-            found: list[tuple[int, list[ActiveSubscription]]] = []
-            for event, matched in zip(events, numbers, strict=True):
-                subscriptions = [
-                    one
-                    for one in map(self._index.by_number.get, matched)
-                    if one is not None
-                    and one.stored.start <= event.sequence
-                    and (not one.rights.hides_anything or one.admits(event))
-                ]
-                if event.recipient is not None or self._index.moved or self._index.routes:
-                    subscriptions = self._beyond(step, event, subscriptions, matched)
-                # Few are asked again what they say, and many are cached.
-                event.payload.decoded = None
-                found.append((event.sequence, subscriptions))
-                count, matches = step.reached.get(event.owner, (0, 0))
-                step.reached[event.owner] = count + 1, matches + len(subscriptions)
+        numbers: list[Iterable[Any]] = []
+        # Whoever is alone delays nobody else.
+        budget = self._budget if self._index.owners > self._alone else None
+        if len(events) >= MIN_BATCH_EVENTS:
+            numbers = self._match_batch(events, step.unmatched, budget)
+        for event in events[len(numbers) :]:
+            try:
+                self._budget.event = len(numbers)
+                decoded = event.payload.decoded
+                known = event.payload.event if decoded is None else decoded.event
+                numbers.append(self._engine.match(known, budget=budget))
+            except MemoryError:
+                raise
+            except Exception as error:
+                # It must not keep all later events from being matched.
+                step.unmatched[event.sequence] = _reason(error)
+                numbers.append(())
+            spent, begun = self._thread_time() - begun, self._thread_time()
+            self._quick_steps += 1
+            if spent > COSTLY_SECONDS:
+                self._quick_steps = 0
+                self._note_cost_of_event(step, event, spent)
+            self._changed_by = ()
+        found: list[tuple[int, list[ActiveSubscription]]] = []
+        for event, matched in zip(events, numbers, strict=True):
+            subscriptions = [
+                one
+                for one in map(self._index.by_number.get, matched)
+                if one is not None
+                and one.stored.start <= event.sequence
+                and (not one.rights.hides_anything or one.admits(event))
+            ]
+            if event.recipient is not None or self._index.moved or self._index.routes:
+                subscriptions = self._beyond(step, event, subscriptions, matched)
+            # Few are asked again what they say, and many are cached.
+            event.payload.decoded = None
+            found.append((event.sequence, subscriptions))
+            count, matches = step.reached.get(event.owner, (0, 0))
+            step.reached[event.owner] = count + 1, matches + len(subscriptions)
+        spent, seconds = perf_counter() - started, self._metrics.match_seconds
+        seconds.counts[bisect_left(seconds.bounds, spent)] += 1
+        seconds.sum += spent
         self._unsaved.update(
             [
                 event.publisher if event.origin is None else event.origin.publisher

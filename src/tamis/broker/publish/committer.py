@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from array import array
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from time import perf_counter
 from typing import Any, Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -271,9 +273,8 @@ class Committer:
                     if idle is not None:
                         cache.is_returned.clear()
                     if accepted.events:
-                        with self._metrics.commit_seconds.time():
-                            run = self._executor.run
-                            events, found = await run(self._store, accepted.events, idle)
+                        run = self._executor.run
+                        events, found = await run(self._store, accepted.events, idle)
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
@@ -302,7 +303,13 @@ class Committer:
         self, accepted: Sequence[AcceptedEvent], idle: IdleMatcher | None
     ) -> tuple[list[StoredEvent], Any]:
         """Append events to the log, and match them if the matcher is idle; for a thread."""
-        sequences = self._log.append([record for record, *_ in accepted])
+        records, begun = [record for record, *_ in accepted], perf_counter()
+        try:
+            sequences = self._log.append(records)
+        finally:
+            spent, seconds = perf_counter() - begun, self._metrics.commit_seconds
+            seconds.counts[bisect_left(seconds.bounds, spent)] += 1
+            seconds.sum += spent
         time = self._log.last_time
         events = [
             StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
