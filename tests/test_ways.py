@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from tamis.broker.frontend import server
 from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations import pacing
+from tamis.storage import StateStore
 from tracing import Trace, tracing
 from waiting import eventually_async
 
@@ -110,6 +112,10 @@ class PublicationClient:
         await self._socket.send(json.dumps(acknowledgement))
 
 
+def is_settled(state: StateStore, matched: int) -> bool:
+    return state._counters.matched_up_to == matched and not state._counters.pending
+
+
 async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
     """Follow the last of some publications to a durable subscription with one subscriber."""
     settings = BrokerSettings(data=folder, port=0)
@@ -126,11 +132,13 @@ async def publish_over_a_socket(folder: Path, trace: Trace) -> None:
                 await client.ask(type="hello")
                 asked = {"filter": "price < 10", "durable": "d", "acknowledge": "manual"}
                 await client.ask(type="subscribe", ref=0, credit=100, **asked)
+                before = broker.store.state._counters.matched_up_to
                 for number in range(1, 6):
                     trace.recording = number == 5
                     await client.publish_and_acknowledge(number)
-                    # Not by a method: it would be one of the functions.
-                    await eventually_async(lambda: not broker.store.state._counters.pending)
+                    # Not by a method: it would be one of the functions. The event is sent before
+                    # its row is written, and is settled after that.
+                    await eventually_async(partial(is_settled, broker.store.state, before + number))
                 trace.recording = False
             listening.should_exit = True
             await serving
