@@ -23,7 +23,7 @@ LONGEST_LINE_BYTES: Final = EventLimits().size + len(b"\r\n")
 _BYTES_PER_SKIP: Final = 64 * 1024
 # More than any document may have, in whichever encoding.
 LARGEST_DOCUMENT_BYTES: Final = 4 * 1024 * 1024 + 1
-_DOCUMENTS_PER_READ: Final = 512
+_DOCUMENTS_PER_READ: Final = 4_096
 
 
 class ParquetColumns(NamedTuple):

@@ -22,7 +22,7 @@ SPLITS_PER_CORE: Final = 2
 SPLIT_BYTES: Final = {
     "parquet": 16 * 1024 * 1024,
     "json": 4 * 1024 * 1024,
-    "xml": 1024 * 1024,
+    "xml": 4 * 1024 * 1024,
 }
 
 _FORMATS: Final = {
