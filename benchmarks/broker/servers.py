@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -85,6 +85,17 @@ def tamis(folder: Path, **settings: object) -> Iterator[Server]:
 
 
 @contextmanager
+def relay(folder: Path) -> Iterator[Server]:
+    """Run the bare relay."""
+    port = free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "benchmarks.broker.relay", str(port), str(folder / "events")]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    with _running(command, folder, port, environment) as server:
+        yield server
+
+
+@contextmanager
 def mosquitto(folder: Path) -> Iterator[Server]:
     """Run Mosquitto, in memory and without drops."""
     port = free_port()
@@ -133,11 +144,15 @@ def free_port() -> int:
 
 
 @contextmanager
-def _running(command: Sequence[str], folder: Path, port: int) -> Iterator[Server]:
+def _running(
+    command: Sequence[str], folder: Path, port: int, environment: Mapping[str, str] | None = None
+) -> Iterator[Server]:
     folder.mkdir(parents=True, exist_ok=True)
     log = folder / "server.log"
     with log.open("ab") as out:
-        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out)  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603
+            command, cwd=folder, stdout=out, stderr=out, env=environment
+        )
     try:
         _await_listening(process, port, log)
         yield Server(port, process)
