@@ -176,7 +176,7 @@ class Executor(Protocol):
 THREAD_PREFIX: Final = "tamis-"
 
 
-class _Work(NamedTuple):
+class _ThreadCall(NamedTuple):
     """Something to do, and whom to tell."""
 
     loop: asyncio.AbstractEventLoop
@@ -193,7 +193,7 @@ class ThreadExecutor:
 
     def __init__(self, name: str, threads: int = 1) -> None:
         self._name = f"{THREAD_PREFIX}{name}"
-        self._work: SimpleQueue[_Work | None] = SimpleQueue()
+        self._work: SimpleQueue[_ThreadCall | None] = SimpleQueue()
         self._left = threads
         """How many threads have not begun."""
         self._begun = 0
@@ -207,7 +207,7 @@ class ThreadExecutor:
             self._begin()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._work.put(_Work(loop, done, partial(work, *args, **kwargs)))
+        self._work.put(_ThreadCall(loop, done, partial(work, *args, **kwargs)))
         return await done
 
     def close(self) -> None:
@@ -227,7 +227,7 @@ class ThreadExecutor:
         thread.start()
 
 
-def _work_off(waiting: SimpleQueue[_Work | None]) -> None:
+def _work_off(waiting: SimpleQueue[_ThreadCall | None]) -> None:
     """Do what waits, until there is nothing to come."""
     while (work := waiting.get()) is not None:
         loop, done, call = work
@@ -254,7 +254,7 @@ def _resolve(done: asyncio.Future[Any], result: Any, error: BaseException | None
         done.set_exception(error)
 
 
-_threads: Final[WeakKeyDictionary[Thread, SimpleQueue[_Work | None]]] = WeakKeyDictionary()
+_threads: Final[WeakKeyDictionary[Thread, SimpleQueue[_ThreadCall | None]]] = WeakKeyDictionary()
 
 
 @atexit.register
