@@ -129,13 +129,13 @@ import asyncio, time
 from tamis.ports import ThreadExecutor
 
 def write():
-    time.sleep(0.3)
+    time.sleep(0.3)  # as a slow disk
     print("written", flush=True)
 
 async def main():
     executor = ThreadExecutor("test")
     asyncio.create_task(executor.run(write))
-    await asyncio.sleep(0.1)
+    await asyncio.sleep(0.1)  # until it has begun
 
 asyncio.run(main())
 print("ending", flush=True)

@@ -423,19 +423,6 @@ def settled_too_early() -> Iterator[None]:
         yield
 
 
-@bug("events are sent ahead of what is on disk")
-def far_ahead() -> Iterator[None]:
-    def make(_: Any) -> Any:
-        def offer_ahead(self: DiskQueue, sequences: Sequence[int]) -> bool:
-            self.offer(sequences)
-            return True
-
-        return offer_ahead
-
-    with replaced(DiskQueue, "offer_ahead", make):
-        yield
-
-
 @bug("subscriptions change while somebody else matches")
 def two_matchers() -> Iterator[None]:
     def make(begin: Any) -> Any:

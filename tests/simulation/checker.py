@@ -107,7 +107,8 @@ class Checker(DeliveryChecker):
                         progress.attempt_synced = progress.attempt_written
                 if progress.acknowledged != YES or progress.survives == POWER_CUT:
                     continue
-                if found is None or (found.number, sequence) not in pending:
+                is_written = sequence <= broker.store.state.matched_up_to
+                if found is None or (is_written and (found.number, sequence) not in pending):
                     progress.survives = POWER_CUT if is_synced else KILL
 
     def _note_removed(self, broker: Broker) -> None:

@@ -168,12 +168,18 @@ class Matcher:
         unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
         cache = self._event_cache
         while True:
-            if self._quick_steps >= MIN_QUICK_STEPS and not self.deferred_writer.latest:
-                cache.idle = IdleMatcher(self._step, self.position)
+            is_quick = self._quick_steps >= MIN_QUICK_STEPS and not self.deferred_writer.latest
+            if is_quick:
+                cache.idle.append(IdleMatcher(self._step, self.position))
             await self._work.wait()
             self._work.clear()
-            cache.idle = None
-            await cache.is_returned.wait()
+            try:
+                if is_quick:
+                    cache.idle.pop()
+            except IndexError:
+                if unmatched.empty():
+                    # Somebody else matches, which takes a moment.
+                    await cache.is_returned.wait()
             while rest or not (unmatched.empty() and self.updater.waiting.empty()):
                 step: _StepResult | None = None
                 events, size = list[StoredEvent](), 0.0

@@ -8,14 +8,14 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
 from tamis.access import Rights
 from tamis.broker.operations.health import Health, storage_refusal
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.publish import handed_events
-from tamis.broker.publish.event_cache import EventCache, IdleMatcher, StoredEvent, stored_handed
+from tamis.broker.publish.event_cache import EventCache, StoredEvent, stored_handed
 from tamis.broker.publish.handed_events import HandedEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.broker.publish.publishers import FanOut, Numbering, count_duplicates
@@ -265,16 +265,12 @@ class Committer:
                     elif await self._must_wait(given, batch):
                         break
                 accepted = self._accept(batch)
-                cache, idle = self._event_cache, None
-                if 0 < len(accepted.events) <= MAX_EVENTS_AHEAD:
-                    idle, cache.idle = cache.idle, None
+                cache = self._event_cache
                 events, found = list[StoredEvent](), None
                 try:
-                    if idle is not None:
-                        cache.is_returned.clear()
                     if accepted.events:
-                        run = self._executor.run
-                        events, found = await run(self._store, accepted.events, idle)
+                        cache.is_returned.clear()
+                        events, found = await self._executor.run(self._store, accepted.events)
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
@@ -292,16 +288,13 @@ class Committer:
                             first = events[place].sequence if duplicates < count else None
                             publication.stored.set_result(Receipt(count, duplicates, first))
                 finally:
-                    if idle is not None:
-                        cache.is_returned.set()
+                    cache.is_returned.set()
                 for _ in batch:
                     self._waiting.task_done()
         finally:
             self._end(batch)
 
-    def _store(
-        self, accepted: Sequence[AcceptedEvent], idle: IdleMatcher | None
-    ) -> tuple[list[StoredEvent], Any]:
+    def _store(self, accepted: Sequence[AcceptedEvent]) -> tuple[list[StoredEvent], object]:
         """Append events to the log, and match them if the matcher is idle; for a thread."""
         records, begun = [record for record, *_ in accepted], perf_counter()
         try:
@@ -315,9 +308,14 @@ class Committer:
             StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
             for sequence, (record, payload, owner) in zip(sequences, accepted, strict=True)
         ]
-        if idle is None or idle.position + 1 != sequences[0]:
+        idle = self._event_cache.idle
+        try:
+            # Only now: while the disk is slow, the matcher can do other things.
+            is_next = len(events) <= MAX_EVENTS_AHEAD and idle[0].position + 1 == sequences[0]
+            taken = idle.pop() if is_next else None
+        except IndexError:
             return events, None
-        return events, idle.match((), events)
+        return events, taken and taken.match((), events)
 
     def _end(self, batch: list[Publication]) -> None:
         """Refuse what is left."""

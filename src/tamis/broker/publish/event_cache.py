@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -98,10 +98,10 @@ class EventCache:
         """Batches of events for the matcher, in the order of the log."""
         self.has_work = asyncio.Event()
         """Set when the matcher should look for work."""
-        self.idle: IdleMatcher | None = None
-        """There is one only while nothing waits to be matched."""
+        self.idle: deque[IdleMatcher] = deque(maxlen=1)
+        """Has the matcher while it is idle; whoever takes it out, in any thread, may match."""
         self.is_returned = asyncio.Event()
-        """Cleared by whoever takes it, until what it has found waits with the events."""
+        """Cleared while somebody may take it, until what it has found waits with the events."""
         self.is_returned.set()
 
     async def put(self, events: list[StoredEvent], found: object = None) -> None:
@@ -109,7 +109,6 @@ class EventCache:
 
         `found` is what an idle matcher has found for them.
         """
-        self.idle = None
         for event in events:
             self.recent[event.sequence] = event
             self._bytes += len(event.payload.text) + OVERHEAD_BYTES
