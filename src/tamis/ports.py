@@ -231,6 +231,7 @@ def _work_off(waiting: SimpleQueue[_ThreadCall | None]) -> None:
     """Do what waits, until there is nothing to come."""
     while (work := waiting.get()) is not None:
         loop, done, call = work
+        outcome: Callable[[], None] | None = None
         if not done.cancelled():
             try:
                 outcome = partial(_resolve, done, call(), None)
@@ -239,8 +240,8 @@ def _work_off(waiting: SimpleQueue[_ThreadCall | None]) -> None:
             # A loop that is closed waits for nothing.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(outcome)
-        # Otherwise the last work would live as long as the thread waits.
-        del work, loop, done, call
+        # Otherwise the last work and its outcome would live as long as the thread waits.
+        del work, loop, done, call, outcome
 
 
 def _resolve(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

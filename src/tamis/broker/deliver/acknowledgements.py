@@ -112,18 +112,24 @@ class AcknowledgementWriter:
         while self.unwritten.queues or self._writing or self._flushes:
             await self._written.wait()
 
-    async def run(self) -> None:
+    async def run(  # noqa: PLR0912 - in one piece, as the way of every publication
+        self,
+    ) -> None:
         """Write outcomes until cancelled."""
         while True:
-            if not (self._writing or self._flushes):
+            if not (self._writing or self._flushes or self.unwritten.queues):
                 await self.unwritten.work.wait()
             await asyncio.sleep(BATCHING_SECONDS)
-            # Otherwise a row could be written after it was removed.
-            await self.unwritten.has_rows.wait()
+            unwritten, ahead = self.unwritten.queues, self.unwritten.ahead
+            # Those of a queue that is ahead wait: a row must not be written after it was removed.
+            if unwritten and unwritten.keys() <= ahead:
+                await self.unwritten.has_rows.wait()
             self.unwritten.work.clear()
-            self._writing |= self.unwritten.queues
-            self.unwritten.queues.clear()
-            flushes, told = [*self._flushes], [*self._told]
+            unwritten.update(self._writing)
+            self._writing = {queue: None for queue in unwritten if queue not in ahead}
+            for queue in self._writing:
+                del unwritten[queue]
+            flushes, told = [] if unwritten else [*self._flushes], [*self._told]
             batch = [
                 (queue, queue.unwritten.copy())
                 for queue in self._writing

@@ -65,14 +65,16 @@ _UNSETTLED: Final = Retry(0, 0, 0, 0.0)
 class UnwrittenQueues:
     """The queues with outcomes to write, and how their writer learns of them."""
 
-    __slots__ = ("has_rows", "queues", "work")
+    __slots__ = ("ahead", "has_rows", "queues", "work")
 
     def __init__(self) -> None:
         self.queues: dict[DeliveryQueue, None] = {}
         self.work = asyncio.Event()
         """Set when there are some."""
+        self.ahead: set[DeliveryQueue] = set()
+        """Those with events that are not on disk yet; until then, nobody reads them there."""
         self.has_rows = asyncio.Event()
-        """Set while everything that was offered is on disk; the disk is read and changed then."""
+        """Set while there are none of these."""
         self.has_rows.set()
 
 
@@ -330,6 +332,8 @@ class DiskQueue(DeliveryQueue):
             if not (cursor.is_whole and is_next and len(cursor.ready) <= room):
                 return False
         self._is_new = False
+        self.writing.ahead.add(self)
+        self.writing.has_rows.clear()
         for cursor in cursors:
             cursor.ready.extend(map(QueuedEvent, sequences))
             cursor.last = sequences[-1]
@@ -414,7 +418,8 @@ class DiskQueue(DeliveryQueue):
         """
         # What a replay has not passed yet was not sent.
         most = int(min(up_to, self.below - 1))
-        await self.writing.has_rows.wait()
+        while self in self.writing.ahead:
+            await self.writing.has_rows.wait()
         return await self._executor.run(
             self._state.pending_among,
             self.number,
@@ -494,7 +499,8 @@ class DiskQueue(DeliveryQueue):
         if self._reading is None:
             self._reading = asyncio.Lock()
         async with self._reading:
-            await self.writing.has_rows.wait()
+            while self in self.writing.ahead:
+                await self.writing.has_rows.wait()
             before = -1
             # What is read may be settled already, so that there is nothing in it.
             while before < cursor.last and self._needs_more(cursor):

@@ -203,21 +203,26 @@ class Matcher:
                     self._charge(principal, seconds)
                 if step.unwritten and not (step.deferred or step.suspended or step.attempts):
                     # Those who wait get their events before the disk has the rows.
-                    for subscription, sequences in [*step.matches.items()]:
+                    for place, (subscription, sequences) in enumerate([*step.matches.items()]):
                         if subscription.queue.offer_ahead(sequences):
                             del step.matches[subscription]
-                            self._unwritten.has_rows.clear()
+                        if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
+                            await asyncio.sleep(0)
                     # Otherwise the thread that writes would take turns with those who send.
                     await asyncio.sleep(0)
                     with contextlib.suppress(StorageError):
-                        # A name may have been forgotten meanwhile.
-                        known = [name for name in self._unsaved if name in self._publishers]
-                        tails = {name: self._publishers[name] for name in known}
+                        tails = {
+                            name: tail
+                            for name in self._unsaved
+                            # A name may have been forgotten meanwhile.
+                            if (tail := self._publishers.get(name)) is not None
+                        }
                         write, pending = self._state.commit_matches, step.unwritten[0].pending
                         await self._executor.run(write, self.position, pending, tails)
                         self._unsaved.clear()
-                        self._unwritten.has_rows.set()
                         step.unwritten.clear()
+                        self._unwritten.ahead.clear()
+                        self._unwritten.has_rows.set()
                 if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
@@ -252,7 +257,10 @@ class Matcher:
     def _step(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
         self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
     ) -> _StepResult:
-        """Make changes, then match events and write the rows of disk queues; for a thread."""
+        """Make changes, then match events, and write the rows of many; for a thread.
+
+        Those of a few events are written after they are sent.
+        """
         step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
         if changes:
             self._make_changes(step, changes)
@@ -425,6 +433,7 @@ class Matcher:
             self._unmatchable.report(step.unmatched)
         for rows in step.unwritten:
             await self._write_until_stored(rows)
+        self._unwritten.ahead.clear()
         self._unwritten.has_rows.set()
         if step.deferred:
             self.deferred_writer.add(step.deferred, step.held)
@@ -574,8 +583,8 @@ class Matcher:
         dropped: Mapping[str, Mapping[int, int]] = MappingProxyType({}),
     ) -> None:
         """Write rows, the position, or another one, and how many events were dropped."""
-        known = [name for name in self._unsaved if name in self._publishers]
-        tails = {name: self._publishers[name] for name in known}
+        known = [(name, self._publishers.get(name)) for name in self._unsaved]
+        tails = {name: tail for name, tail in known if tail is not None}
         pending, deferred, extras, attempts = rows
         self._state.commit_matches(
             self.position if position is None else position,

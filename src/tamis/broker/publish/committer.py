@@ -287,8 +287,8 @@ class Committer:
                             count = len(publication.payloads)
                             first = events[place].sequence if duplicates < count else None
                             publication.stored.set_result(Receipt(count, duplicates, first))
-                finally:
-                    cache.is_returned.set()
+                # Not after another error: the matcher must not go on then.
+                cache.is_returned.set()
                 for _ in batch:
                     self._waiting.task_done()
         finally:
