@@ -283,7 +283,9 @@ class Checker(DeliveryChecker):
         # Otherwise another one was made meanwhile.
         if known is not None and known is asked:
             self._check_may_be_gone(known)
-            self._forget(key)
+            # Who asked for it earlier and has no answer yet may make it anew.
+            self.perhaps_settled.pop(key, None)
+            self.subscriptions.pop(key, None)
 
     def told_end(self, subscription: SubscriptionModel, reason: str) -> None:
         """Note that a consumer was told of the end of its subscription."""
