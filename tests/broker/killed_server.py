@@ -92,7 +92,7 @@ class Power(SystemFiles):
         setattr(owner, name, wrapped)
 
 
-async def _leave_for_later(cache: EventCache, events: object) -> None:
+async def _leave_for_later(cache: EventCache, events: object, found: object = None) -> None:
     """Do nothing: what is in the log is matched after the next start."""
 
 
