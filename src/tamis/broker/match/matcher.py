@@ -53,8 +53,8 @@ COSTLY_SECONDS: Final = 0.0003
 # What an event may take because of what it says, whoever has the subscriptions.
 MATCH_SECONDS_PER_BYTE: Final = 5e-7
 # After so many that did not take longer, others may match while nothing waits: who stores events
-# must not wait long.
-MIN_QUICK_STEPS: Final = 20
+# must not wait long, and whoever makes matching slow must not do that often.
+MIN_QUICK_STEPS: Final = 1_000
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
 
