@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from contextlib import ExitStack
 from typing import Any
 
@@ -121,6 +122,23 @@ async def test_threads_end_with_an_executor_that_nobody_has_any_more() -> None:
     thread = await executor.run(threading.current_thread)
     del executor
     await eventually_async(lambda: not thread.is_alive())
+
+
+@run_async
+async def test_a_thread_that_waits_keeps_neither_its_last_work_nor_the_outcome() -> None:
+    """Seen failing: the last result lived until the next work."""
+
+    class Kept:
+        pass
+
+    executor = ThreadExecutor("test")
+    result = weakref.ref(await executor.run(Kept))
+    argument = Kept()
+    given = weakref.ref(argument)
+    await executor.run(id, argument)
+    del argument
+    await eventually_async(lambda: result() is None and given() is None)
+    executor.close()
 
 
 def test_a_process_ends_after_what_its_threads_have_begun() -> None:

@@ -122,9 +122,11 @@ class AcknowledgementWriter:
             await asyncio.sleep(BATCHING_SECONDS)
             unwritten, ahead = self.unwritten.queues, self.unwritten.ahead
             # Those of a queue that is ahead wait: a row must not be written after it was removed.
-            if unwritten and unwritten.keys() <= ahead:
-                await self.unwritten.has_rows.wait()
             self.unwritten.work.clear()
+            while unwritten and unwritten.keys() <= ahead:
+                # There is work when they are no longer ahead, or others have outcomes.
+                await self.unwritten.work.wait()
+                self.unwritten.work.clear()
             unwritten.update(self._writing)
             self._writing = {queue: None for queue in unwritten if queue not in ahead}
             for queue in self._writing:

@@ -223,6 +223,7 @@ class Matcher:
                         step.unwritten.clear()
                         self._unwritten.ahead.clear()
                         self._unwritten.has_rows.set()
+                        self._unwritten.work.set()
                 if step.unmatched or step.unwritten or step.suspended or step.deferred:
                     await self._make_up_for(step)
                 for place, (subscription, sequences) in enumerate(step.matches.items()):
@@ -435,6 +436,7 @@ class Matcher:
             await self._write_until_stored(rows)
         self._unwritten.ahead.clear()
         self._unwritten.has_rows.set()
+        self._unwritten.work.set()
         if step.deferred:
             self.deferred_writer.add(step.deferred, step.held)
         if self.deferred_writer.is_full:
