@@ -20,6 +20,7 @@ from tamis.broker.operations.pacing import (
     PACED_SECONDS,
     PACED_SHARE,
     REFUSED_SECONDS,
+    SECONDS_PER_BYTE,
     SHORT_SECONDS,
     STRANGER_BURST_SECONDS,
     STRANGER_SECONDS,
@@ -125,7 +126,7 @@ async def test_who_asks_seldom_does_not_wait() -> None:
 async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
     pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
-    await ask(pacing, "ann", size=20_000_000)
+    await ask(pacing, "ann", size=10_000_000)
     assert await ask(pacing, "ann") > 0.1
     assert await ask(pacing, "bob") < 0.1
 
@@ -135,7 +136,7 @@ async def test_a_large_body_is_paid_for_before_it_is_read() -> None:
 async def test_more_than_a_principal_could_ever_pay_for_is_refused() -> None:
     pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * PACED_SHARE / 5e-9))
+    await ask(pacing, "ann", size=round(2 * MAX_WAIT_SECONDS * PACED_SHARE / SECONDS_PER_BYTE))
     with pytest.raises(RefusedError, match="more than its share while others are served") as found:
         await ask(pacing, "ann")
     assert found.value.retry_after == MAX_WAIT_SECONDS
@@ -331,7 +332,7 @@ async def test_work_while_nobody_is_paced_is_not_paid_for_later() -> None:
 async def test_a_wait_ends_with_the_pacing() -> None:
     pacing = PrincipalPacing(time.monotonic)
     await make_late(pacing)
-    await ask(pacing, "ann", size=round(5 * PACED_SHARE / 5e-9))
+    await ask(pacing, "ann", size=round(5 * PACED_SHARE / SECONDS_PER_BYTE))
     waiting = asyncio.create_task(ask(pacing, "ann"))
     await asyncio.sleep(0.1)  # so that it waits
     assert not waiting.done()

@@ -48,7 +48,8 @@ BUSY_LOOKS: Final = 5
 PACED_SECONDS: Final = 10.0
 MAX_PACED_SECONDS: Final = 160.0
 """Twice as long each time that the loop is late again as soon as nobody is paced any more."""
-AGAIN_SECONDS: Final = 1.0
+AGAIN_SECONDS: Final = 10.0
+"""Up to so long after the end it is the same client: one may rest between two floods."""
 PACED_SHARE: Final = 0.06
 """The part of the event loop's time that a principal gets at the least while it is paced.
 
@@ -69,7 +70,8 @@ FRAME_SECONDS: Final = 0.00004
 """What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
-SECONDS_PER_BYTE: Final = 5e-9
+SECONDS_PER_BYTE: Final = 1e-8
+"""What a byte takes to be received and copied; others wait for the kernel that does it, too."""
 STRANGER_SHARE: Final = 0.15
 """The part of the event loop's time for all whom the broker does not know, together.
 
