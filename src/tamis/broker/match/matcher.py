@@ -16,13 +16,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-import msgspec
-
 from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
-from tamis.broker.deliver.routes import LinkSubscription
 from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionIndex
 from tamis.broker.match.changes import ChangeResult, SubscriptionChange, Updater, make_change
 from tamis.broker.match.deferred import DeferredWriter, HeldEvent
+from tamis.broker.match.other_brokers import Found, OtherBrokers
 from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
@@ -137,6 +135,7 @@ class Matcher:
         self._engine = engine
         self._state = state
         self._index = subscription_index
+        self._other_brokers = OtherBrokers(subscription_index, state)
         self._metrics = metrics
         self._health = health
         self._on_overflow = on_overflow
@@ -303,7 +302,9 @@ class Matcher:
                 and (not one.rights.hides_anything or one.admits(event))
             ]
             if event.recipient is not None or self._index.moved or self._index.routes:
-                subscriptions = self._beyond(step, event, subscriptions, matched)
+                subscriptions = self._other_brokers.recipients(
+                    event, subscriptions, matched, step.attempts
+                )
             # Few are asked again what they say, and many are cached.
             event.payload.decoded = None
             found.append((event.sequence, subscriptions))
@@ -382,52 +383,6 @@ class Matcher:
                 rows.extras[number] = receiver.stored.extra
         return rows._replace(attempts={number: one for number, one in attempts.items() if one})
 
-    def _beyond(
-        self,
-        step: _StepResult,
-        event: StoredEvent,
-        found: list[ActiveSubscription],
-        matched: Iterable[Any],
-    ) -> list[ActiveSubscription]:
-        """Return who gets an event where subscriptions move between brokers, or brokers link."""
-        if event.recipient is not None:
-            return self._recipients(step, event)
-        if self._index.moved:
-            found = [one for one in found if one.is_due(event, self._state.broker_id)]
-        if self._index.routes:
-            found += self._links_of(event, matched)
-        return found
-
-    def _recipients(self, step: _StepResult, event: StoredEvent) -> list[ActiveSubscription]:
-        """Return the subscription that an event was handed over for, unless it has it already."""
-        recipient = event.recipient
-        found = None if recipient is None else self._index.get(recipient.number)
-        if recipient is None or found is None or not found.is_arriving or found.arrival is None:
-            return []
-        if recipient.position <= found.arrival.received:
-            return []
-        found.arrival = msgspec.structs.replace(found.arrival, received=recipient.position)
-        attempts = step.attempts.setdefault(found.number, {})
-        if recipient.attempts:
-            attempts[event.sequence] = recipient.attempts
-        return [found]
-
-    def _links_of(self, event: StoredEvent, matched: Iterable[Any]) -> list[LinkSubscription]:
-        """Return the links that an event goes over: each once, and never back to its hop."""
-        routes = self._index.routes
-        hop = None if event.origin is None else event.origin.hop
-        links: dict[LinkSubscription, None] = {}
-        for number in matched:
-            route = routes.get(number)
-            if route is None or route.link in links or route.link.peer == hop:
-                continue
-            link = route.link
-            if link.stored.start <= event.sequence and (
-                not link.rights.hides_anything or route.admits(event)
-            ):
-                links[link] = None
-        return [*links]
-
     async def _make_up_for(self, step: _StepResult) -> None:
         """Report what could not be matched, and write what could not be written."""
         if step.unmatched:
@@ -468,12 +423,12 @@ class Matcher:
         self,
         step: _StepResult,
         events: Sequence[StoredEvent],
-        found: Sequence[tuple[int, list[ActiveSubscription]]],
+        found: Found,
     ) -> None:
         """Suspend subscriptions over the budget, and defer the matches of absent ones."""
         if self._budget.undecided:
             if self._index.routes:
-                self._send_undecided(events, found)
+                self._other_brokers.add_undecided(self._budget, events, found)
             self._suspend(step, found)
         reached = [len(subscriptions) for _, subscriptions in found]
         step.deferred.extend(self.deferred_writer.select(found))
@@ -486,28 +441,7 @@ class Matcher:
                 if count > 1:
                     step.reached[event.owner] = count - 1, total - matches
 
-    def _send_undecided(
-        self,
-        events: Sequence[StoredEvent],
-        found: Sequence[tuple[int, list[ActiveSubscription]]],
-    ) -> None:
-        """Send what routes could not be tested on within the budget: the neighbour filters again.
-
-        A neighbour must not miss anything because one of its subscribers has a slow filter.
-        """
-        routes = self._index.routes
-        for number in [one for one in self._budget.undecided if one in routes]:
-            link, place = routes[int(number)].link, self._budget.undecided.pop(number)
-            for event, (sequence, subscriptions) in zip(events[place:], found[place:], strict=True):
-                is_back = event.origin is not None and event.origin.hop == link.peer
-                if link in subscriptions or sequence < link.stored.start or is_back:
-                    continue
-                if not link.rights.hides_anything or link.rights.sight(event.payload.source):
-                    subscriptions.append(link)
-
-    def _suspend(
-        self, step: _StepResult, found: Sequence[tuple[int, list[ActiveSubscription]]]
-    ) -> None:
+    def _suspend(self, step: _StepResult, found: Found) -> None:
         """Match the undecided no more, and take back what they seem to match from there on."""
         undecided, self._budget.undecided = self._budget.undecided, {}
         for number, place in undecided.items():
