@@ -85,11 +85,10 @@ def tamis(folder: Path, **settings: object) -> Iterator[Server]:
 
 
 @contextmanager
-def relay(folder: Path) -> Iterator[Server]:
-    """Run the bare relay."""
+def bare(folder: Path) -> Iterator[Server]:
+    """Run what Tamis consists of without its broker."""
     port = free_port()
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "benchmarks.broker.relay", str(port), str(folder / "events")]
+    command = [sys.executable, "-m", "benchmarks.broker.bare", str(port), str(folder / "log")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with _running(command, folder, port, environment) as server:
         yield server

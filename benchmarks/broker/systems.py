@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
-    AsyncExitStack,
     asynccontextmanager,
 )
 from functools import partial
@@ -20,10 +19,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from websockets.asyncio.client import ClientConnection, connect
-
 import tamis
-from benchmarks.broker import relay, servers
+from benchmarks.broker import servers
 from benchmarks.broker.servers import Server
 from tamis.client.bus import Bus
 
@@ -105,69 +102,6 @@ async def connect_tamis(port: int, *, durable: bool) -> AsyncIterator[Client]:
     """Connect to a Tamis broker."""
     async with tamis.connect(f"http://127.0.0.1:{port}") as bus:
         yield TamisClient(bus, durable=durable)
-
-
-# --- the relay -------------------------------------------------------------------------------
-
-
-class RelayClient:
-    """A WebSocket without anything around it."""
-
-    def __init__(self, port: int) -> None:
-        self._address = f"ws://127.0.0.1:{port}"
-        self._stack = AsyncExitStack()
-        self._publishing: ClientConnection | None = None
-        self._receiving: asyncio.Task[None] | None = None
-        self._unacknowledged = 0
-        self._is_acknowledged = asyncio.Event()
-
-    async def subscribe(self, _filter: str, take: Take) -> None:
-        socket = await self._open(relay.SUBSCRIBE)
-
-        async def take_all() -> None:
-            async for text in socket:
-                take(text if isinstance(text, bytes) else text.encode())
-
-        self._receiving = asyncio.create_task(take_all())
-
-    async def publish(self, text: bytes) -> None:
-        if self._publishing is None:
-            self._publishing = await self._open("/")
-            self._receiving = asyncio.create_task(self._count(self._publishing))
-        self._unacknowledged += 1
-        await self._publishing.send(text, text=True)
-
-    async def publish_all(self, texts: Sequence[bytes]) -> None:
-        for text in texts:
-            await self.publish(text)
-        await self.flush()
-
-    async def flush(self) -> None:
-        while self._unacknowledged:
-            self._is_acknowledged.clear()
-            await self._is_acknowledged.wait()
-
-    async def close(self) -> None:
-        await self._stack.aclose()
-
-    async def _open(self, path: str) -> ClientConnection:
-        opening = connect(f"{self._address}{path}", compression=None, proxy=None)
-        return await self._stack.enter_async_context(opening)
-
-    async def _count(self, socket: ClientConnection) -> None:
-        async for _ in socket:
-            self._unacknowledged -= 1
-            self._is_acknowledged.set()
-
-
-@asynccontextmanager
-async def connect_relay(port: int) -> AsyncIterator[Client]:
-    """Connect to a relay."""
-    client = RelayClient(port)
-    try:
-        yield client
-    finally:
-        await client.close()
 
 
 # --- NATS ------------------------------------------------------------------------------------
@@ -310,11 +244,11 @@ SYSTEMS: Final = (
         filters=True,
     ),
     System(
-        "a bare relay",
-        "the least that a broker in Python does, with one filter and nothing else: events are on "
-        "disk (fsync), one by one, before they are acknowledged",
-        servers.relay,
-        connect_relay,
+        "Tamis without its broker",
+        "only the log, the engine and the frames: events are on disk (fsync) before they are "
+        "acknowledged, and nothing else is promised",
+        servers.bare,
+        partial(connect_tamis, durable=False),
         filters=True,
     ),
     System(
