@@ -3,7 +3,8 @@
 `python -m benchmarks.broker.bare PORT FOLDER`. Each publication is appended to the log and matched
 by a thread, delivered and acknowledged. There are no rights, quotas, limits, numbers, queues,
 retries, pacing or metrics, and nobody is asked whether the network takes what is sent. How much
-longer the broker takes is what all of these cost; it cannot become faster than this.
+longer an event takes in the broker is about what all of these cost. It is no bound: publications
+are stored one by one here, and the library that reads the frames is not the fastest way to do it.
 """
 
 from __future__ import annotations

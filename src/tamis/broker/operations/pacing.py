@@ -47,7 +47,7 @@ BUSY_LOOKS: Final = 5
 # Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
 MAX_PACED_SECONDS: Final = 160.0
-"""Twice as long each time that the loop is late again as soon as nobody is paced any more."""
+"""Twice as long each time that it is needed again soon after it has ended."""
 AGAIN_SECONDS: Final = 10.0
 """Up to so long after the end it is the same client: one may rest between two floods."""
 PACED_SHARE: Final = 0.06
@@ -71,7 +71,10 @@ FRAME_SECONDS: Final = 0.00004
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
 SECONDS_PER_BYTE: Final = 1e-8
-"""What a byte takes to be received and copied; others wait for the kernel that does it, too."""
+"""The price of a byte: some four times what receiving it takes of the event loop.
+
+Meanwhile the kernel copies it on another core, which others may wait for.
+"""
 STRANGER_SHARE: Final = 0.15
 """The part of the event loop's time for all whom the broker does not know, together.
 
