@@ -116,14 +116,14 @@ async def test_a_publication_that_is_still_being_decoded_is_not_stored(
     async with broker_fixture(tmp_path, OPERATOR + "publish = true\n") as fixture:
         ann = await fixture.login("ann", "operator")
         decoder, begun, go = fixture.broker.decoder, threading.Event(), threading.Event()
-        decode_all = decoder.decode_all
+        check_all = decoder.check_all
 
         def slowly(*given: Any) -> Any:
             begun.set()
             go.wait(10)
-            return decode_all(*given)
+            return check_all(*given)
 
-        monkeypatch.setattr(decoder, "decode_all", slowly)
+        monkeypatch.setattr(decoder, "check_all", slowly)
         large = [{"a": 1, "text": "x" * 2 * MAX_BYTES_DECODED_ON_LOOP}]
         # The first waits for its decoding, the second for the first.
         publications = [asyncio.create_task(ann.publish(encoded(each))) for each in (large, MIXED)]

@@ -162,7 +162,7 @@ class Broker:
         fair = partial(
             FairExecutor,
             clock=clock.monotonic,
-            charge=self.pacing.charge_piece,
+            charge=self.pacing.charge,
             thread_time=clock.thread_time,
         )
         patient = partial(fair, max_waiting=inf, max_waiting_in_all=inf)
@@ -302,7 +302,7 @@ class Broker:
             fan_out=fan_out,
             client_executor=fair(executors.client, pause_after=pause),
             view_executor=patient(executors.client, pause_after=pause),
-            decode_executor=patient(executors.decode, pause_after=self.pacing.pause_unless_alone),
+            decode_executor=patient(executors.decode, pause_after=self.pacing.pause_in_turn),
             overlay=lambda: self.overlay,
             roaming=lambda: self._roaming,
             status=self.status,

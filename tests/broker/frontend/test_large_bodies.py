@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from pathlib import Path
+from socket import socket
+from statistics import median
+from threading import Event
 
 import pytest
 
 from broker.server import ServerProcess, make_token, running
+from tamis.broker.frontend.protocols import LINGER_SECONDS
 
 from .sockets import Talk, raw, read_all
 from .test_http import check_problem
@@ -110,13 +117,18 @@ def test_a_frame_that_acknowledges_too_many_is_refused(
         assert talk.hear("refused")["code"] == "bad_request"
 
 
+def head_of(token: str, size: int) -> bytes:
+    """Return the head of a request that announces a body."""
+    return (
+        b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (token.encode(), size)
+    )
+
+
 def announce(server: ServerProcess, token: str, size: int) -> tuple[bytes, str]:
     """Announce a body, send none of it, and return the status and code of the answer."""
     with raw(server) as connection:
-        connection.sendall(
-            b"POST /v1/events HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-            b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (token.encode(), size)
-        )
+        connection.sendall(head_of(token, size))
         head, _, body = read_all(connection).partition(b"\r\n\r\n")
     return head.split()[1], json.loads(body)["code"]
 
@@ -133,3 +145,68 @@ def test_who_is_over_the_quota_is_refused_before_the_body_is_read(
     with server.client(tokens["slow"]) as client:
         assert client.post("/v1/events", json={}).status_code == 200
     assert announce(server, tokens["slow"], SIZE) == (b"429", "too_many")
+
+
+def status_of(connection: socket) -> int:
+    """Read an answer; return its status."""
+    answer = HTTPResponse(connection)
+    answer.begin()
+    answer.read()
+    return answer.status
+
+
+def test_after_a_body_that_was_refused_unread_the_next_one_may_be_slow(
+    server: ServerProcess, tokens: dict[str, str]
+) -> None:
+    event = b'{"n": 1}'
+    with raw(server) as connection:
+        connection.sendall(head_of(tokens["reader"], SIZE))
+        assert status_of(connection) == 403
+        connection.sendall(b" " * SIZE)
+        connection.sendall(head_of(tokens["all"], len(event)) + event[:4])
+        # Longer than the rest of the first body might have taken.
+        time.sleep(LINGER_SECONDS + 0.5)
+        connection.sendall(event[4:])
+        assert status_of(connection) == 200
+
+
+BATCH = json.dumps([{"n": n, "text": "x" * 980} for n in range(1_000)]).encode()
+BATCHES = 8
+QUIET_SECONDS = 0.4
+
+
+def publish_batches(server: ServerProcess, token: str) -> list[float]:
+    """Publish a large batch now and then; return how long each took."""
+    times = []
+    with server.client(token) as client:
+        for _ in range(BATCHES):
+            begun = time.monotonic()
+            response = client.post(
+                "/v1/events", headers={"Content-Type": "application/json"}, content=BATCH
+            )
+            times.append(time.monotonic() - begun)
+            assert response.status_code == 200
+            time.sleep(QUIET_SECONDS)  # as a publisher collects its next batch
+    return times
+
+
+@pytest.mark.timing
+def test_a_publisher_of_large_batches_does_not_wait_because_somebody_else_is_there(
+    server: ServerProcess, tokens: dict[str, str]
+) -> None:
+    """Both together use a few hundredths of a processor."""
+    over = Event()
+
+    def look() -> None:
+        with server.client(tokens["reader"]) as client:
+            while not over.wait(0.1):
+                assert client.get("/v1/subscriptions").status_code == 200
+
+    publish_batches(server, tokens["all"])
+    alone = median(publish_batches(server, tokens["all"]))
+    with ThreadPoolExecutor(1) as pool:
+        looking = pool.submit(look)
+        beside = median(publish_batches(server, tokens["all"]))
+        over.set()
+        looking.result()
+    assert beside < 3 * alone + 0.1

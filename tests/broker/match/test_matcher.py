@@ -214,6 +214,10 @@ async def test_who_publishes_does_not_pay_for_the_filters_of_others(tmp_path: Pa
         large = StoredEvent(2, 0.0, "bob/p", 0, Payload(text, "json", decoder), "bob")
         matcher._note_cost_of_event(step, large, seconds)
         assert step.costs["bob"] == pytest.approx(seconds)
+        # So does one with many values of the same attributes.
+        values = decoder.decode(b'{"a": [%s]}' % b",".join([b"1"] * 300), "json")
+        matcher._note_cost_of_event(step, StoredEvent(3, 0.0, "cid/p", 0, values, "cid"), seconds)
+        assert step.costs["cid"] == pytest.approx(seconds)
 
 
 @run_async

@@ -10,7 +10,6 @@ import pytest
 from broker.authorization_fixture import run_async
 from tamis.broker.operations.activity import RATE_SECONDS
 from tamis.broker.operations.pacing import (
-    AGAIN_SECONDS,
     BURST_SECONDS,
     BUSY_SHARE,
     FAIR_FACTOR,
@@ -242,9 +241,9 @@ class Machine:
 async def test_the_price_of_a_piece_of_work_grows_with_the_square_of_its_length() -> None:
     long, short = Machine(), Machine()
     for machine in (long, short):
-        machine.pacing.paced_until = 10.0
-    long.pacing.charge_piece("ann", 10 * SHORT_SECONDS)
-    for _ in range(100):
+        machine.pacing.paced_until = machine.pacing._all_paced_until = 10.0
+    long.pacing.charge_piece("ann", 20 * SHORT_SECONDS)
+    for _ in range(400):
         short.pacing.charge_piece("ann", SHORT_SECONDS)
     assert long.pause("ann") == pytest.approx(short.pause("ann"))
     assert long.pause("ann") > 0.1
@@ -256,7 +255,7 @@ async def test_one_long_piece_of_work_paces_whoever_is_not_alone_and_counts() ->
     machine = Machine()
     machine.pacing.charge_piece("ann", LATE_SECONDS)
     assert not machine.pacing.is_paced("ann")
-    machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
+    machine.pacing.charge_piece("ann", 3 * LATE_SECONDS)
     assert machine.pacing.is_paced("ann")
     assert machine.pause("ann") > 0.1
     machine = Machine()
@@ -279,24 +278,54 @@ async def test_a_busy_broker_paces_although_its_loop_is_never_late() -> None:
 
 
 @run_async
-async def test_a_broker_that_is_late_again_at_once_paces_twice_as_long() -> None:
-    machine, lengths = Machine(), []
-    for _ in range(6):
-        be_active(machine.pacing, "ann", "bob")
-        machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
-        lengths.append(machine.pacing.paced_until - machine.now)
-        machine.now = machine.pacing.paced_until + 0.9 * AGAIN_SECONDS
-    assert lengths == pytest.approx([10, 20, 40, 80, 160, 160])
-    machine.now += AGAIN_SECONDS
-    be_active(machine.pacing, "ann", "bob")
+async def test_who_owes_something_stays_paced_until_it_has_owed_nothing_for_a_while() -> None:
+    machine = Machine()
     machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
-    assert machine.pacing.paced_until - machine.now == PACED_SECONDS
+    # Nothing is late or long any more, but Ann goes on asking for all it can get.
+    while machine.now < 3 * PACED_SECONDS:
+        be_active(machine.pacing, "ann", "bob")
+        machine.pacing.charge("ann", BURST_SECONDS)
+        machine.pacing.charge("bob", 0.1 * PACED_SHARE * BURST_SECONDS)
+        machine.now += 0.1
+    assert machine.pacing.is_paced("ann")
+    assert not machine.pacing.is_paced("bob")
+    owed = machine.pause("ann")
+    machine.now += owed + 0.9 * PACED_SECONDS
+    be_active(machine.pacing, "ann", "bob")
+    assert machine.pacing.is_paced("ann")
+    machine.now += 0.2 * PACED_SECONDS
+    be_active(machine.pacing, "ann", "bob")
+    assert not machine.pacing.is_paced("ann")
+
+
+@run_async
+async def test_who_stays_within_its_share_waits_at_no_time_and_is_not_paced_any_longer() -> None:
+    machine = Machine()
+    machine.pacing.paced_until = machine.pacing._all_paced_until = 2.0
+    for _ in range(20):
+        be_active(machine.pacing, "ann", "bob")
+        assert machine.pause("ann") == 0
+        # As much at once as may be, and then nothing until that is paid for.
+        machine.pacing.charge("ann", 0.9 * BURST_SECONDS)
+        machine.now += BURST_SECONDS / PACED_SHARE
+    assert not machine.pacing.is_paced("ann")
+
+
+@run_async
+async def test_within_a_request_that_has_had_its_turn_nobody_pauses_for_its_debts() -> None:
+    machine = Machine()
+    machine.pacing.paced_until = machine.pacing._all_paced_until = 10.0
+    machine.pacing.charge("ann", 10 * BURST_SECONDS)
+    assert machine.pause("ann") > 1
+    assert machine.pacing.pause_in_turn("ann", 0.0005) == 0.0005
+    machine.now += 10 * RATE_SECONDS
+    assert machine.pacing.pause_in_turn("ann", 0.0005) == 0
 
 
 @run_async
 async def test_whoever_gets_a_large_share_saves_up_no_more_work_for_one_moment() -> None:
     machine = Machine()
-    machine.pacing.paced_until = 1_000.0
+    machine.pacing.paced_until = machine.pacing._all_paced_until = 1_000.0
     for _ in range(2_000):
         machine.pacing.note("ann")
         machine.pacing.note("bob")
@@ -336,7 +365,7 @@ async def test_a_wait_ends_with_the_pacing() -> None:
     waiting = asyncio.create_task(ask(pacing, "ann"))
     await asyncio.sleep(0.1)  # so that it waits
     assert not waiting.done()
-    pacing.paced_until = 0.0
+    pacing._paced_until, pacing.paced_until = {}, 0.0
     assert await waiting < 3
 
 
@@ -420,7 +449,7 @@ async def test_what_others_take_of_the_machine_paces_nobody() -> None:
 @run_async
 async def test_principals_that_use_alike_do_not_wait_for_each_other() -> None:
     machine = Machine()
-    machine.pacing.paced_until = 1_000.0
+    machine.pacing.paced_until = machine.pacing._all_paced_until = 1_000.0
     for _ in range(2_000):
         for principal in ("ann", "bob"):
             machine.pacing.note(principal)
@@ -432,7 +461,7 @@ async def test_principals_that_use_alike_do_not_wait_for_each_other() -> None:
 @run_async
 async def test_who_uses_much_more_than_others_waits() -> None:
     machine = Machine()
-    machine.pacing.paced_until = 1_000.0
+    machine.pacing.paced_until = machine.pacing._all_paced_until = 1_000.0
     for _ in range(2_000):
         for principal, seconds in (("ann", 0.001), ("bob", 0.0002), ("cid", 0.001)):
             machine.pacing.note(principal)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from unittest.mock import patch
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tamis.broker.publish.payloads import JSON, PayloadDecoder
+from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.publish.payloads import JSON, Payload, PayloadDecoder
 from tamis.errors import RefusedError
 from tamis.events import Event, EventLimits, Schema
 
@@ -69,6 +72,36 @@ def test_a_check_of_many_accepts_only_what_the_strict_way_does(
     elif len(events) == 1 and not has_schema and ascii_only:
         # Most events must not need the strict way.
         assert not isinstance(outcomes[0], Event) or any(not is_plain(m) for m in events[0])
+
+
+@given(st.lists(MEMBERS, min_size=1, max_size=10), st.integers(1, 3), st.booleans())
+@example([[("a", 1)], [("a", 1), ("a", 2)]], 1, True)
+def test_events_decoded_piece_by_piece_are_those_decoded_together(
+    events: list[list[tuple[str, object]]], size: int, may_stay_undecoded: bool
+) -> None:
+    texts = [written(members, ascii_only=True) for members in events]
+    decoder = PayloadDecoder(None, EventLimits(), is_total=False)
+    with patch("tamis.broker.publish.payloads.EVENTS_PER_SLICE", size):
+        slices = decoder.decode_slices(texts, JSON, may_stay_undecoded=may_stay_undecoded)
+        found = together(lambda: run_all(slices))
+    assert found == together(lambda: decoder.decode_all(texts, JSON))
+
+
+def run_all(slices: Slices[list[Payload]]) -> list[Payload]:
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: list[Payload] = end.value
+            return result
+
+
+def together(decode: Callable[[], list[Payload]]) -> list[object]:
+    """Return what events say, or where and why they are refused."""
+    try:
+        return [payload.event for payload in decode()]
+    except RefusedError as error:
+        return [error.index, str(error)]
 
 
 def is_plain(member: tuple[str, object]) -> bool:

@@ -187,6 +187,10 @@ class HTTPProtocol(H11Protocol):
         if self.transport.is_closing():
             return
         super().data_received(data)
+        if self._rest_timer is not None and self.conn.our_state is not h11.DONE:
+            # The rest has come; whatever is being sent now belongs to the next request.
+            self._rest_timer.cancel()
+            self._rest_timer = None
         is_waiting = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         if is_waiting and self._head_timer is None:
             timeout = self.config.settings.hello_timeout

@@ -30,7 +30,7 @@ from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.operations.health import Health
 from tamis.broker.operations.logs import configure_logs, get_logger
 from tamis.broker.operations.settings import BrokerSettings, unknown_variables
-from tamis.broker.publish.documents import DocumentReader
+from tamis.broker.publish.batches import load_batch_decoders
 from tamis.errors import BrokerFailedError, SettingsError
 from tamis.matching import load_kernels
 from tamis.ports import THREAD_PREFIX, ThreadExecutor
@@ -95,7 +95,7 @@ async def _serve(settings: BrokerSettings) -> None:
         async with await _open_broker(settings) as broker:
             # Publishers need not wait for what only matching needs.
             broker.supervisor.start("loader of kernels", _load_kernels(broker.health))
-            broker.supervisor.start("loader of the parser", _load_parser(broker.decoder.documents))
+            broker.supervisor.start("loader of parsers", _load_parsers(broker))
             streams = OpenStreams()
             config = _config(create_app(broker, streams), settings)
             server = Server(config, streams, _address(settings, bound))
@@ -164,11 +164,12 @@ async def _load_kernels(health: Health) -> None:
         health.clear(LOADING)
 
 
-async def _load_parser(documents: DocumentReader) -> None:
-    """Load what parses documents."""
+async def _load_parsers(broker: Broker) -> None:
+    """Load what parses documents and large batches; whoever sends the first must not pay for it."""
     executor = ThreadExecutor("parser")
     try:
-        await executor.run(documents.load)
+        await executor.run(load_batch_decoders, broker.settings.largest_batch)
+        await executor.run(broker.decoder.documents.load)
     finally:
         executor.close()
 

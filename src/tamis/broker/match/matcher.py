@@ -29,6 +29,7 @@ from tamis.broker.publish.event_cache import EventCache, IdleMatcher, StoredEven
 from tamis.broker.publish.payloads import source_of
 from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
+from tamis.events import Event
 from tamis.matching import Engine, MatchingBudget
 from tamis.ports import Executor
 from tamis.storage import DeferredMatches, PublisherTail, Record, StateStore
@@ -50,6 +51,8 @@ MIN_BATCH_EVENTS: Final = 8
 COSTLY_SECONDS: Final = 0.0003
 # What an event may take because of what it says, whoever has the subscriptions.
 MATCH_SECONDS_PER_BYTE: Final = 5e-7
+# Each further value of an attribute: such events are matched by the way of batches, each alone.
+MATCH_SECONDS_PER_VALUE: Final = 5e-5
 # After so many that did not take longer, others may match while nothing waits: who stores events
 # must not wait long, and whoever makes matching slow must not do that often.
 MIN_QUICK_STEPS: Final = 1_000
@@ -368,7 +371,11 @@ class Matcher:
             return
         publisher = unquote(event.owner)
         own = seconds * self._index.share_of(publisher)
+        decoded = event.payload.decoded
         said = len(event.payload.text) * MATCH_SECONDS_PER_BYTE
+        if decoded is not None and isinstance(decoded.event, Event):
+            values = decoded.event.held.values()
+            said += (sum(map(len, values)) - len(values)) * MATCH_SECONDS_PER_VALUE
         self._note_cost(step, [publisher], own + min(seconds - own, said))
 
     def _note_cost(self, step: _StepResult, payers: Sequence[str], seconds: float) -> None:

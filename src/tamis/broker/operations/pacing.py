@@ -11,9 +11,14 @@ budget. Who uses no more than others do hardly waits; who uses much more gets a 
 Strangers, who have not shown who they are, always get a small share, and hold up nobody: as many of
 them as like can come.
 
-An event of another principal waits for the piece of work that it meets. The longer a piece is, the
-more events meet it, and the longer each of them waits. So the price of a piece grows with the
-square of its length: one of 3 ms costs as much as 100 of 0.3 ms.
+Nobody waits who stays within its share: one may do some work at once and pay for it in time that
+passes anyway. Who owes something stays paced until it has owed nothing for a while, on time or not:
+otherwise it would flood the broker each time that this is over.
+
+An event of another principal waits for the piece of work that it meets on the event loop, or in the
+matcher. The longer a piece is, the more events meet it, and the longer each of them waits. So the
+price of such a piece grows with the square of its length: one of 3 ms costs as much as 100 of 0.3
+ms. Other threads let the event loop go on, and what they do costs what it takes.
 """
 
 from __future__ import annotations
@@ -44,12 +49,11 @@ them, although the loop is never late.
 """
 BUSY_LOOKS: Final = 5
 """Over how many looks that part is averaged."""
-# Long enough that the time until the loop is late again is below one hundredth of it.
 PACED_SECONDS: Final = 10.0
-MAX_PACED_SECONDS: Final = 160.0
-"""Twice as long each time that it is needed again soon after it has ended."""
-AGAIN_SECONDS: Final = 10.0
-"""Up to so long after the end it is the same client: one may rest between two floods."""
+"""How long principals are paced after the loop was late or busy, or after they owed something.
+
+So long that the time until a flood is noticed is below one hundredth of it.
+"""
 PACED_SHARE: Final = 0.06
 """The part of the event loop's time that a principal gets at the least while it is paced.
 
@@ -59,10 +63,10 @@ FAIR_FACTOR: Final = 1.5
 """How much more than others a principal may use while it is paced: clients alike must not wait."""
 SHORT_SECONDS: Final = 0.0003
 """Up to this length, a piece of work costs what it takes; a longer one costs more."""
-BURST_SECONDS: Final = 0.01
+BURST_SECONDS: Final = 0.03
 """How much work may be done at once by a principal that has done nothing for a while.
 
-Others wait for all of it.
+It is a batch of a thousand events. Others take turns with it.
 """
 REQUEST_SECONDS: Final = 0.0004
 """What a request takes before and after it is handled: connecting, parsing, closing."""
@@ -70,8 +74,8 @@ FRAME_SECONDS: Final = 0.00004
 """What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk."""
-SECONDS_PER_BYTE: Final = 1e-8
-"""The price of a byte: some four times what receiving it takes of the event loop.
+SECONDS_PER_BYTE: Final = 5e-9
+"""The price of a byte: some twice what receiving it takes of the event loop.
 
 Meanwhile the kernel copies it on another core, which others may wait for.
 """
@@ -130,7 +134,9 @@ class PrincipalPacing:
         """When each principal has paid for its work."""
         self.paced_until = -inf
         """Until when somebody may have to wait."""
-        self._paced_seconds = PACED_SECONDS
+        self._all_paced_until = -inf
+        self._paced_until: dict[str, float] = {}
+        """Until when each principal is paced that has owed something."""
         self._asked_at = -inf
         self._looked_at, self._used, self._used_here = clock(), process_time(), thread_time()
         """When the loop last looked, and the processor time until then."""
@@ -149,7 +155,10 @@ class PrincipalPacing:
 
     def is_paced(self, principal: str) -> bool:
         """Return whether a principal must leave time to others now."""
-        return self._now() < self.paced_until and not self.is_alone(principal)
+        now = self._now()
+        if now >= self.paced_until or self.is_alone(principal):
+            return False
+        return now < max(self._all_paced_until, self._paced_until.get(principal, -inf))
 
     def is_alone(self, principal: str) -> bool:
         """Return whether nobody else is active."""
@@ -168,6 +177,10 @@ class PrincipalPacing:
     def pause_unless_alone(self, principal: str, seconds: float) -> float:
         """Return how long it pauses after work that others hardly notice: not at all if alone."""
         return 0.0 if self.is_alone(principal) else self.pause_after(principal, seconds)
+
+    def pause_in_turn(self, principal: str, seconds: float) -> float:
+        """Return how long it pauses within a request that has had its turn: not for its debts."""
+        return 0.0 if self.is_alone(principal) else seconds
 
     async def wait_for_turn(
         self, principal: str, closed: asyncio.Future[str], *, size: int, changes: bool
@@ -237,7 +250,7 @@ class PrincipalPacing:
     def charge_piece(self, principal: str, seconds: float) -> None:
         """Note a piece of work that nothing interrupted; one that is long makes others late."""
         if seconds > LATE_SECONDS and not self.is_alone(principal):
-            self._pace(self._now())
+            self._pace_all(self._now())
         self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS))
 
     def charge(self, principal: str, seconds: float) -> None:
@@ -246,20 +259,22 @@ class PrincipalPacing:
         self._activity.note_use(principal, now, seconds)
         if not self.is_paced(principal):
             self._free_at.pop(principal, None)
+            self._paced_until.pop(principal, None)
             return
         if len(self._free_at) > MAX_KNOWN:
             self._free_at = {name: at for name, at in self._free_at.items() if at > now}
+            self._paced_until = {name: at for name, at in self._paced_until.items() if at > now}
         latest = now + MAX_DEBT_SECONDS
-        paid_at = self._due(principal) + seconds / self._share(principal, now)
-        self._free_at[principal] = min(paid_at, latest)
+        paid_at = min(self._due(principal) + seconds / self._share(principal, now), latest)
+        self._free_at[principal] = paid_at
+        if paid_at > now:
+            self._paced_until[principal] = paid_at + PACED_SECONDS
+            self.paced_until = max(self.paced_until, paid_at + PACED_SECONDS)
 
-    def _pace(self, now: float) -> None:
-        """Pace everybody from now on, and for longer if it was of no use to stop."""
-        if now >= self.paced_until + AGAIN_SECONDS:
-            self._paced_seconds = PACED_SECONDS
-        elif now >= self.paced_until:
-            self._paced_seconds = min(2 * self._paced_seconds, MAX_PACED_SECONDS)
-        self.paced_until = now + self._paced_seconds
+    def _pace_all(self, now: float) -> None:
+        """Pace everybody from now on, for a while."""
+        self._all_paced_until = now + PACED_SECONDS
+        self.paced_until = max(self.paced_until, self._all_paced_until)
 
     def _now(self) -> float:
         now = self._asked_at = self.clock()
@@ -283,7 +298,7 @@ class PrincipalPacing:
         self._looked_at, self._used, self._used_here = now, used, used_here
         is_slow = (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE
         if is_slow and self._activity.has_others(self.latest, now):
-            self._pace(now)
+            self._pace_all(now)
         if now - self._asked_at > IDLE_SECONDS:
             self._next_look = None
             return

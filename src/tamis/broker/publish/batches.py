@@ -54,6 +54,12 @@ def decode_large_request(frame: bytes, most: int) -> Request:
     return Publish(**fields | {"events": _events(cast("msgspec.Struct", found.events))})
 
 
+def load_batch_decoders(most: int) -> None:
+    """Make the decoders of publications with up to this many events, which takes milliseconds."""
+    _batch_decoder(most)
+    _request_decoder(most)
+
+
 def too_many_events(most: int) -> RefusedError:
     """Return the refusal of a publication with too many events."""
     message = f"more events in one publication exceed the limit of {most:,}"

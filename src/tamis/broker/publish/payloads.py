@@ -7,6 +7,7 @@ from typing import Final, NamedTuple, cast
 
 import msgspec
 
+from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.operations.settings import FRAME_OVERHEAD_BYTES
 from tamis.broker.publish.documents import DocumentReader
 from tamis.errors import EventError, LimitError, RefusedError, TamisError
@@ -38,6 +39,8 @@ NAME_OF: Final = {number: name for name, number in NUMBER_OF.items()}
 
 DOCUMENTS_PER_BATCH: Final = 512
 """Of events among which there are documents."""
+EVENTS_PER_SLICE: Final = 64
+"""Of a large publication: small ones are decoded in 0.2 ms."""
 
 _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
 _INT64: Final = range(-(2**63), 2**63)
@@ -167,15 +170,33 @@ class PayloadDecoder:
             return None
         return [Payload(text, format_, self) for text in texts]
 
-    def decode_all(self, texts: list[bytes], format_: str) -> list[Payload]:
-        """Return the events of one publication; a refusal knows the index of its event."""
+    def decode_all(self, texts: list[bytes], format_: str, first: int = 0) -> list[Payload]:
+        """Return events of one publication; a refusal knows the index of its event.
+
+        `first` is the index of the first of them.
+        """
         payloads: list[Payload] = []
         try:
             for text in texts:
                 payloads.append(self.decode(text, format_))  # noqa: PERF401 - counts them
         except RefusedError as error:
-            error.index = len(payloads)
+            error.index = first + len(payloads)
             raise
+        return payloads
+
+    def decode_slices(
+        self, texts: list[bytes], format_: str, *, may_stay_undecoded: bool
+    ) -> Slices[list[Payload]]:
+        """Return the events of a large publication, piece by piece.
+
+        What is beyond doubt may stay undecoded: the kernel that checks it holds up nobody.
+        """
+        payloads: list[Payload] = []
+        for first in range(0, len(texts), EVENTS_PER_SLICE):
+            some = texts[first : first + EVENTS_PER_SLICE]
+            checked = self.check_all(some, format_) if may_stay_undecoded else None
+            payloads += checked or self.decode_all(some, format_, first)
+            yield
         return payloads
 
     def decode_matchable(self, text: bytes, format_: str) -> Payload:

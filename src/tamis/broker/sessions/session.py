@@ -113,12 +113,15 @@ class Session(Inspection, Queries, Advertising, Administration):
                     services.quota.take(self.principal.name, self.rights, len(texts), size)
                 decoder, payloads = services.decoder, None
                 # Whoever may not publish everything must have all decoded.
-                is_checked = size <= MAX_BYTES_CHECKED_ON_LOOP and self.rights.publishes_everything
-                if is_checked and len(texts) >= MIN_CHECKED_TOGETHER:
+                may_stay_undecoded = self.rights.publishes_everything
+                is_small = size <= MAX_BYTES_CHECKED_ON_LOOP
+                if may_stay_undecoded and is_small and len(texts) >= MIN_CHECKED_TOGETHER:
                     payloads = decoder.check_all(texts, format)
+                    may_stay_undecoded = False
                 if payloads is None and (format == XML or size > MAX_BYTES_DECODED_ON_LOOP):
-                    payloads = await services.decode_executor.run(
-                        self.principal.name, decoder.decode_all, texts, format
+                    payloads = await services.decode_executor.run_slices(
+                        self.principal.name,
+                        decoder.decode_slices(texts, format, may_stay_undecoded=may_stay_undecoded),
                     )
                 elif payloads is None and len(texts) == 1:
                     payloads = [decoder.decode(texts[0], format)]
