@@ -97,6 +97,8 @@ class Bus(ManagingBus):
             reconnects=options.reconnect,
         )
         self._turn = asyncio.Lock()
+        self._sending = 0
+        """How many wait for their turn, or for room in the outbox."""
         self._handlers: list[HandlerTask] = []
         self._is_open = False
         self._closed: asyncio.Future[None] | None = None
@@ -234,8 +236,10 @@ class Bus(ManagingBus):
         check_size(encoded, self._reconnector.welcome)
         if self._reconnector.advertisement_tracker.drops(encoded):
             return Receipt(0, quenched=1)
+        # At once if it can be; only then the time begins that the answer may take.
+        done = None if self._sending else self._send_now([encoded], sequence)
         async with self._in_time("the event"):
-            return await (await self._send([encoded], sequence))
+            return await (done or await self._send([encoded], sequence))
 
     async def publish_many(
         self, events: Iterable[Publishable] | AsyncIterable[Publishable]
@@ -291,18 +295,30 @@ class Bus(ManagingBus):
         self, events: list[EncodedEvent], sequence: int | None = None
     ) -> asyncio.Future[Receipt]:
         """Put events into the outbox once there is room; return a future of their receipt."""
-        size = sum(len(event.text) for event in events)
-        # First come, first served: events keep their order.
-        async with self._turn:
-            while not self._outbox.has_room(len(events), size):
-                self._outbox.has_changed.clear()
-                await self._outbox.has_changed.wait()
-            self._check()
-            if sequence is not None:
-                self._skip_to(sequence)
-            done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-            self._outbox.add(PendingPublication(self._sequence, events, done))
-            self._sequence += len(events)
+        self._sending += 1
+        try:
+            # First come, first served: events keep their order.
+            async with self._turn:
+                self._check()
+                while (done := self._send_now(events, sequence)) is None:
+                    self._outbox.has_changed.clear()
+                    await self._outbox.has_changed.wait()
+                    self._check()
+        finally:
+            self._sending -= 1
+        return done
+
+    def _send_now(
+        self, events: list[EncodedEvent], sequence: int | None
+    ) -> asyncio.Future[Receipt] | None:
+        """Put events into the outbox if there is room; only while nobody waits for it."""
+        if not self._outbox.has_room(len(events), sum([len(event.text) for event in events])):
+            return None
+        if sequence is not None:
+            self._skip_to(sequence)
+        done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
+        self._outbox.add(PendingPublication(self._sequence, events, done))
+        self._sequence += len(events)
         self._reconnector.wake()
         return done
 

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from websockets.asyncio.client import ClientConnection as WebSocket
-from websockets.asyncio.server import broadcast
 from websockets.protocol import State
 
 FrameHandler = Callable[[bytes], None]
@@ -65,8 +64,9 @@ class DirectWebSocket(WebSocket):
         return self.state is State.OPEN and not self.transport.get_write_buffer_size()
 
     def send_now(self, message: bytes) -> None:
-        """Send a message as text, without waiting; it is lost only with the connection."""
-        broadcast([self], message, text=True)
+        """Send a message as text at once; only if it is ready."""
+        self.protocol.send_text(message)
+        self.send_data()
 
     def data_received(self, data: bytes) -> None:
         """Take what one read brought."""

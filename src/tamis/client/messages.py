@@ -247,6 +247,8 @@ def encode_event(event: Publishable) -> EncodedEvent:
     EncodedEvent(text=b'{"price":4,"tags":["new","red"]}', format='json')
     """
     match event:
+        case str() | bytes():
+            return EncodedEvent(_checked(event), "json")
         case CloudEvent():
             return EncodedEvent(encode_cloudevent(event).encode(), "cloudevents")
         case Event():
@@ -257,8 +259,6 @@ def encode_event(event: Publishable) -> EncodedEvent:
             return _encoded_document(event.text)
         case Mapping():
             return EncodedEvent(_json(event), "json")
-        case str() | bytes():
-            return EncodedEvent(_checked(event), "json")
     text = getattr(event, "text", None) if isinstance(event, HoldsAttributes) else None
     if isinstance(text, str):
         return _encoded_document(text)
