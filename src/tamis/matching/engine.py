@@ -428,10 +428,12 @@ class Engine:
             exact = ExactCheck(self._undecided, budget, once)
             place = 0 if budget is None else budget.event
             check = EventAsGiven(given, event, exact, place).satisfies
-        segments = state.segments
+        segments, tried = state.segments, state.open
+        if state.few:
+            segments, tried = (), state.few + tried
         found = [id_ for each in segments for id_ in each.match_one(event, now, budget, check)]
         view = View(event, UNKNOWN[Mode.SQL], self.schema)
-        for entry, filter_ in state.open:
+        for entry, filter_ in tried:
             if entry.mode is Mode.SQL:
                 is_satisfied = filter_.truth_in(view) is True
             else:

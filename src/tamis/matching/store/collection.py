@@ -33,6 +33,10 @@ from tamis.matching.store.segments import CompiledSubscription, Segment, Uncompi
 
 # More of the newest than this are compiled in the background.
 MAX_TRIED_SUBSCRIPTIONS: Final = 16
+# If all of them have no more tests than this, a single event tries them even if they are compiled:
+# one takes 20 µs while caches are cold, as those of a broker with some hundred events a second are,
+# and the segments take 50.
+MAX_FEW_TESTS: Final = 8
 # Until then, up to this many are tried one by one, which takes some microseconds per event and
 # subscription. An event that meets more waits until they are compiled.
 MAX_OPEN_SUBSCRIPTIONS: Final = 128
@@ -64,6 +68,8 @@ class CollectionState(NamedTuple):
     """Whether these are all; otherwise they must be compiled before reading."""
     is_metered: bool = False
     """Whether an uncompiled subscription may have tests that an event can make slow."""
+    few: tuple[OpenSubscription, ...] = ()
+    """Those in the segments, if they are so few that a single event had better try them."""
 
     def locate(self, id_: Id) -> tuple[int, int] | None:
         """Return the segment and the position of a compiled subscription."""
@@ -78,7 +84,7 @@ class CollectionState(NamedTuple):
         number, place = _located(self, id_)
         without = self.segments[number].without(place)
         segments = (*self.segments[:number], without, *self.segments[number + 1 :])
-        return self._replace(segments=segments)
+        return self._replace(segments=segments, few=())
 
     def without_open(self, id_: Id) -> CollectionState:
         """Return a copy without one of the uncompiled subscriptions."""
@@ -93,6 +99,7 @@ class CollectionState(NamedTuple):
             segments=(*self.segments[: len(self.segments) - replaced], segment),
             open=left,
             is_metered=any(_may_be_slow(atom) for one in left for atom in one.filter.atoms()),
+            few=(),
         )
 
     def with_open(self, entry: CompiledSubscription, filter_: Filter) -> CollectionState:
@@ -209,7 +216,7 @@ class Collection:
         if self._pending.entries:
             # They came first.
             self._compile()
-        self.state = self.state._replace(segments=(*self.state.segments, segment))
+        self.state = self.state._replace(segments=(*self.state.segments, segment), few=())
         self.count += len(ids)
 
     def _require_new(self, ids: Sequence[Id]) -> None:
@@ -280,6 +287,7 @@ class Collection:
 
     def _compile(self) -> None:
         """Compile new subscriptions, together with the last segments if those are small."""
+        few = self._few()
         older, parts = list(self.state.segments), deque[UncompiledColumns]()
         parts.append(UncompiledColumns.of([*self._pending.entries.values()]))
         size = len(parts[0].ids)
@@ -287,6 +295,15 @@ class Collection:
             parts.appendleft(older.pop().living())
             size += len(parts[0].ids)
         self._publish(tuple(older), UncompiledColumns.joined([*parts]))
+        self.state = self.state._replace(few=few)
+
+    def _few(self) -> tuple[OpenSubscription, ...]:
+        """Return all subscriptions if they are few, none can be slow, and all are known."""
+        state = self.state
+        all_ = (*state.few, *state.open)
+        if state.is_metered or not state.is_whole or not len(all_) == self.count <= MAX_FEW_TESTS:
+            return ()
+        return all_ if sum(len([*one.filter.atoms()]) for one in all_) <= MAX_FEW_TESTS else ()
 
     def _publish(self, older: tuple[Segment, ...], columns: UncompiledColumns) -> None:
         vocabulary = self.vocabulary
@@ -414,7 +431,7 @@ class Collection:
             joined = joined.with_alive(np.concatenate(alive))
             first = segments.index(now[0])
             rest = segments[first + len(now) :]
-            self.state = state._replace(segments=(*segments[:first], joined, *rest))
+            self.state = state._replace(segments=(*segments[:first], joined, *rest), few=())
         return True
 
 
