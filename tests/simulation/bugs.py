@@ -182,8 +182,8 @@ class _Owner:
 @bug("a consumer sees what the subscription may see")
 def sight_of_the_subscription() -> Iterator[None]:
     def make(prepare: Any) -> Any:
-        async def prepare_for_all(self: Notifier, subscription: Any, _: Any, *rest: Any) -> Any:
-            return await prepare(self, subscription, _Owner(subscription), *rest)
+        def prepare_for_all(self: Notifier, subscription: Any, _: Any, *rest: Any) -> Any:
+            return prepare(self, subscription, _Owner(subscription), *rest)
 
         return prepare_for_all
 

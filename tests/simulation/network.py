@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from simulation.loop import SimulationLoop
 from tamis.errors import DisconnectedError
+from tamis.protocol import Publish, decode_request
 
 MAX_FRAMES_ON_THE_WAY = 8
 COMMON_SECONDS = 0.003
@@ -43,6 +45,8 @@ class Lane:
         self._last = 0.0
         self.is_closed = False
         self._change = asyncio.Event()
+        self.taker: Callable[[bytes], bool] | None = None
+        """Asked with a frame before which none waits; returns whether it has taken it."""
 
     async def put(self, frame: bytes) -> None:
         while len(self._frames) >= MAX_FRAMES_ON_THE_WAY and not self.is_closed:
@@ -50,6 +54,13 @@ class Lane:
             await self._change.wait()
         if self.is_closed:
             raise DisconnectedError("the other side has gone")
+        self.put_now(frame)
+
+    @property
+    def has_room(self) -> bool:
+        return len(self._frames) < MAX_FRAMES_ON_THE_WAY and not self.is_closed
+
+    def put_now(self, frame: bytes) -> None:
         self._frames.append(frame)
         self._last = max(self._last, self._loop.time() + self._delay())
         self._loop.call_exactly(self._last, self._arrive)
@@ -65,9 +76,13 @@ class Lane:
         return self._frames.popleft()
 
     def _arrive(self) -> None:
-        if not self.is_closed:
+        if self.is_closed:
+            return
+        if not self._arrived and self.taker is not None and self.taker(self._frames[0]):
+            self._frames.popleft()
+        else:
             self._arrived += 1
-            self._change.set()
+        self._change.set()
 
     def close(self, *, lose: bool) -> None:
         """Take no more frames; what is on the way is lost, or still arrives."""
@@ -107,11 +122,28 @@ class BrokerEnd:
         self._link = link
         self._watch = watch
 
+    def hand_on(self, handler: Callable[[bytes], bool]) -> None:
+        def take(frame: bytes) -> bool:
+            if isinstance(decode_request(frame), Publish):
+                # The only frames that are taken; one that is not is looked at twice.
+                self._watch.received(frame)
+            return handler(frame)
+
+        self._link.to_broker.taker = take
+
     async def send(self, frame: bytes) -> None:
         if not self._link.to_client.is_closed:
             self._watch.sending(frame)
         await self._link.to_client.put(frame)
         self._watch.sent(frame)
+
+    def send_now(self, frame: bytes) -> bool:
+        if not self._link.to_client.has_room:
+            return False
+        self._watch.sending(frame)
+        self._link.to_client.put_now(frame)
+        self._watch.sent(frame)
+        return True
 
     async def receive(self) -> bytes:
         frame = await self._link.to_broker.get()

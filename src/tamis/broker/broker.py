@@ -219,6 +219,7 @@ class Broker:
             budget=budget,
             has_tokens=settings.tokens_required,
             on_suspended=suspensions.begin,
+            send_at_once=self.notifier.send_at_once,
             unwritten=self.acknowledgement_writer.unwritten,
             charge=self.pacing.charge_piece,
             thread_time=clock.thread_time,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tamis.access import Rights
 from tamis.broker.deliver.group_queues import GroupQueue
@@ -19,6 +19,14 @@ class DeliverySink(Protocol):
 
     async def send(self, frame: Deliver | Dropped | Ended) -> None:
         """Send a frame; may wait."""
+
+
+@runtime_checkable
+class DirectSink(Protocol):
+    """A sink that takes frames at once while its peer keeps up."""
+
+    def send_now(self, frame: Deliver) -> bool:
+        """Send a frame if it need not wait; return whether it was sent."""
 
 
 class EventReader(Protocol):
@@ -55,6 +63,10 @@ class Attachment:
         self.unsent: Sequence[QueuedEvent] = ()
         """What is in flight here, but only being prepared."""
         self.task: asyncio.Task[None] | None = None
+        self.direct: DirectSink | None = sink if isinstance(sink, DirectSink) else None
+        """The sink, if it takes frames at once."""
+        self.is_waiting = False
+        """Whether its task has nothing to do until it is woken."""
 
     @property
     def id(self) -> str:

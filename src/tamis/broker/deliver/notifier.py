@@ -177,6 +177,7 @@ class Notifier:
 
     def stop(self, attachment: Attachment) -> None:
         """Send nothing more from this moment on, without telling the connection."""
+        attachment.is_waiting = False
         if attachment.task is not None:
             attachment.task.cancel()
 
@@ -223,20 +224,65 @@ class Notifier:
                     elif may_send and queue.retries:
                         await self._wait(wake_up, subscription, now)
                     else:
+                        attachment.is_waiting = True
                         await wake_up.wait()
+                        attachment.is_waiting = False
         except DisconnectedError:
             await self.detach(attachment)
         except Exception:
             await self.end_one(attachment, FAILED)
             raise
+        finally:
+            attachment.is_waiting = False
+
+    def send_at_once(self, subscription: ActiveSubscription) -> None:
+        """Send an event that was offered to one who waits for it, without the turn of a task.
+
+        Whatever is not that simple is left to the task of the attachment, which is woken anyway.
+        """
+        queue, now = subscription.queue, self._steady_clock()
+        if len(subscription.attachments) != 1 or queue.is_shared or subscription.is_checked:
+            return
+        [attachment] = subscription.attachments
+        sink, reader = attachment.direct, attachment.reader
+        if (
+            sink is None
+            or not attachment.is_waiting
+            or attachment.credit <= 0
+            or queue.dropped
+            or queue.retries
+            or subscription.untold
+            or subscription.is_suspended
+            or subscription.stored.expires_at <= now
+        ):
+            return
+        taken = queue.take_now(1, now, inf, reader.rights.digest, attachment)
+        found = [self._event_cache.recent.get(queued.sequence) for queued in taken]
+        if not taken or found[0] is None:
+            queue.return_taken(taken)
+            return
+        events: list[Delivery] = []
+        try:
+            events = self._prepare(subscription, reader, taken, cast("list[StoredEvent]", found))[0]
+            frame = Deliver(subscription=subscription.stored.name, events=events)
+            is_sent = bool(events) and sink.send_now(frame)
+        except Exception:
+            # The task meets the same error, which ends the attachment.
+            is_sent = False
+        if is_sent:
+            self._claim(attachment, events)
+            self._note_sent(attachment, events)
+        else:
+            queue.return_taken(taken)
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
         """Send events frame by frame; prepare them again if the rights have changed."""
         subscription, sink, reader = attachment.subscription, attachment.sink, attachment.reader
-        queue, writer = subscription.queue, self._acknowledgement_writer
+        queue = subscription.queue
         while taken:
             attachment.unsent, rights = taken, reader.rights
-            deliveries, sizes, queued, *_ = await self._prepare(subscription, reader, taken)
+            found = await self._find(subscription, taken)
+            deliveries, sizes, queued, *_ = self._prepare(subscription, reader, taken, found)
             sent = 0
             while sent < len(deliveries) and reader.rights is rights:
                 end, size = sent + 1, sizes[sent]
@@ -247,30 +293,36 @@ class Notifier:
                 if not events:
                     sent = end
                     continue
-                attachment.credit -= len(events)
-                if attachment.manual and isinstance(queue, DiskQueue):
-                    # Before they are sent: their acknowledgements may arrive before sending ends.
-                    queue.unwritten.update(
-                        {one.sequence: queue.in_flight[one.sequence] for one in events}
-                    )
-                    writer.unwritten.queues[queue] = None
-                    writer.unwritten.work.set()
+                self._claim(attachment, events)
                 attachment.unsent = queued[end:]
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
-                self._metrics.delivered.inc(len(events))
-                self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
-                now, waits = self._clock(), self._metrics.delivery_seconds
-                # Events that were stored together waited equally long. No call for each of them:
-                # this is on the way of every delivery.
-                for stored_at, count in Counter([one.time for one in events]).items():
-                    waits.counts[bisect_left(waits.bounds, now - stored_at)] += count
-                    waits.sum += max(0.0, now - stored_at) * count
-                if not attachment.manual:
-                    held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
-                    known = queue.settle([one.sequence for one in held], 0)
-                    self._metrics.acknowledged.inc(len(known))
+                self._note_sent(attachment, events)
                 sent = end
             attachment.unsent = taken = queued[sent:]
+
+    def _claim(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
+        """Note what is about to be sent: acknowledgements may arrive before sending ends."""
+        queue, unwritten = attachment.subscription.queue, self._acknowledgement_writer.unwritten
+        attachment.credit -= len(events)
+        if attachment.manual and isinstance(queue, DiskQueue):
+            queue.unwritten.update({one.sequence: queue.in_flight[one.sequence] for one in events})
+            unwritten.queues[queue] = None
+            unwritten.work.set()
+
+    def _note_sent(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
+        """Count what was sent, and settle it unless the subscriber does."""
+        self._metrics.delivered.inc(len(events))
+        self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
+        now, waits = self._clock(), self._metrics.delivery_seconds
+        # Events that were stored together waited equally long. No call for each of them: this is on
+        # the way of every delivery.
+        for stored_at, count in Counter([one.time for one in events]).items():
+            waits.counts[bisect_left(waits.bounds, now - stored_at)] += count
+            waits.sum += max(0.0, now - stored_at) * count
+        if not attachment.manual:
+            held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
+            known = attachment.subscription.queue.settle([one.sequence for one in held], 0)
+            self._metrics.acknowledged.inc(len(known))
 
     def _count_overflow(self, subscription: ActiveSubscription) -> None:
         count, subscription.queue.dropped = subscription.queue.dropped, 0
@@ -316,9 +368,10 @@ class Notifier:
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
                 try:
-                    prepared = await self._prepare(
-                        subscription, reader, taken, lambda: loop.time() >= checked_until
+                    found = await self._find(
+                        subscription, taken, lambda: loop.time() >= checked_until
                     )
+                    prepared = self._prepare(subscription, reader, taken, found)
                 except BaseException:
                     subscription.queue.return_taken(taken)
                     raise
@@ -499,25 +552,34 @@ class Notifier:
 
     # --- what is sent ----------------------------------------------------------------------------
 
-    async def _prepare(
+    async def _find(
+        self,
+        subscription: ActiveSubscription,
+        taken: Sequence[QueuedEvent],
+        is_late: Callable[[], bool] = lambda: False,
+    ) -> Sequence[StoredEvent | str]:
+        """Return events, checked exactly, or why they are lost.
+
+        Those that there is no time to check go back to the queue.
+        """
+        recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
+        if None not in recent and not subscription.is_checked:
+            return cast("list[StoredEvent | str]", recent)
+        found = await self._event_cache.find([queued.sequence for queued in taken])
+        found = await self._exactness.check(subscription, found, is_late)
+        late = [one for one, stored in zip(taken, found, strict=True) if stored == UNCHECKED]
+        subscription.queue.return_taken(late)
+        return found
+
+    def _prepare(
         self,
         subscription: ActiveSubscription,
         reader: EventReader,
         taken: Sequence[QueuedEvent],
-        is_late: Callable[[], bool] = lambda: False,
+        found: Sequence[StoredEvent | str],
     ) -> PreparedDeliveries:
-        """Return what a reader may see of events, by its rights as they are now.
-
-        Those that there is no time to check go back to the queue.
-        """
+        """Return what a reader may see of events, by its rights as they are now."""
         prepared = PreparedDeliveries([], [], [], {}, [], [])
-        recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
-        found = cast("list[StoredEvent | str]", recent)
-        if None in recent or subscription.is_checked:
-            found = await self._event_cache.find([queued.sequence for queued in taken])
-            found = await self._exactness.check(subscription, found, is_late)
-            late = [one for one, stored in zip(taken, found, strict=True) if stored == UNCHECKED]
-            subscription.queue.return_taken(late)
         if subscription.is_suspended:
             subscription.queue.return_taken(taken)
             return prepared

@@ -140,9 +140,18 @@ class DeliveryQueue:
         for wake_up in self.listeners:
             wake_up.set()
 
-    def offer_ahead(self, sequences: Sequence[int]) -> bool:  # noqa: ARG002 - none is written
-        """Add events before they are written, if that is of use; return whether it was."""
-        return False
+    def offer_ahead(self, sequences: Sequence[int]) -> bool:
+        """Add events before they are written, if memory has room; return whether it had."""
+        raise NotImplementedError
+
+    def take_now(
+        self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
+    ) -> list[QueuedEvent]:
+        """Return the events to send now that memory has; they are then in flight.
+
+        `reader` is the digest of the reader's rights, `holder` the attachment that sends them.
+        """
+        raise NotImplementedError
 
     def forget_readers(self) -> None:
         """Restart all readers, because their rights have changed."""
@@ -344,10 +353,7 @@ class DiskQueue(DeliveryQueue):
     async def take(
         self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
     ) -> list[QueuedEvent]:
-        """Return the events to send now, no more than may be unsettled; they are then in flight.
-
-        `reader` is the digest of the reader's rights, `holder` the attachment that sends them.
-        """
+        """Return the events to send now, no more than may be unsettled; read them if need be."""
         cursor = self._cursors.get(reader) or self._add_cursor(reader)
         if self._reading is not None and self._reading.locked():
             await self._until_read()
@@ -356,6 +362,15 @@ class DiskQueue(DeliveryQueue):
         if self._cursors.get(reader) is not cursor:
             # The rights have changed meanwhile.
             self.wake()
+            return []
+        return self.take_now(limit, now, lease, reader, holder)
+
+    def take_now(
+        self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
+    ) -> list[QueuedEvent]:
+        """Return the events to send now that memory has, unless the disk is read meanwhile."""
+        cursor = self._cursors.get(reader)
+        if cursor is None or (self._reading is not None and self._reading.locked()):
             return []
         room = min(limit, self.window - len(self.in_flight))
         taken = self._take_due(room, now) if self.retries else []
@@ -581,7 +596,20 @@ class MemoryQueue(DeliveryQueue):
         self.dropped += excess
         self.wake()
 
+    def offer_ahead(self, sequences: Sequence[int]) -> bool:
+        """Add events if there is room, so that none of them overflows; return whether there was."""
+        has_room = len(self._ready) + len(sequences) <= self.window
+        if has_room:
+            self.offer(sequences)
+        return has_room
+
     async def take(
+        self, limit: int, now: float, lease: float, reader: str = "", holder: object = None
+    ) -> list[QueuedEvent]:
+        """Return the events to send now; they are then in flight."""
+        return self.take_now(limit, now, lease, reader, holder)
+
+    def take_now(
         self,
         limit: int,
         now: float,

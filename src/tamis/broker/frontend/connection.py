@@ -11,12 +11,13 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from importlib.metadata import version
 from math import isinf
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.frontend.advertisement_frames import AdvertisementFrames
 from tamis.broker.frontend.query_frames import QueryFrames
+from tamis.broker.frontend.streams import DirectSocket
 from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
@@ -59,6 +60,8 @@ LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
 MAX_PENDING_PUBLICATIONS: Final = 256
+# Larger frames wait for the task of their connection, and share it with those of others.
+MAX_BYTES_AT_ONCE: Final = 4 * 1024
 # A principal that goes on sending is noted as active so often.
 NOTED_SECONDS: Final = 0.5
 MAX_PENDING_FLUSHES: Final = 256
@@ -114,11 +117,13 @@ class Connection:
         *,
         session: Session | None = None,
         on_welcome: Callable[[], None] | None = None,
+        direct: DirectSocket | None = None,
     ) -> None:
         """Make a connection over ASGI; `session` is given if the client is authenticated.
 
-        `on_welcome` is called when it is.
+        `on_welcome` is called when it is. `direct` is the way past ASGI, if there is one.
         """
+        self._direct = direct
         self._broker = broker
         self._settings = broker.settings
         self._receive = receive
@@ -126,7 +131,8 @@ class Connection:
         self._session = session
         self._on_welcome = on_welcome
         self._attachments: dict[str, Attachment] = {}
-        self._publications: set[asyncio.Task[None]] = set()
+        self._publications: dict[asyncio.Future[None], asyncio.Task[None] | None] = {}
+        """Those without an answer, until then not done, and the tasks that go on with them."""
         self._publication_bytes = 0
         self._queries = QueryFrames(self.send, broker.supervisor, self._fail)
         self._advertisements = AdvertisementFrames(self.send, broker.supervisor, self._fail)
@@ -137,12 +143,17 @@ class Connection:
         self._hello_timer: asyncio.TimerHandle | None = None
         self._reader: asyncio.Task[object] | None = None
         """The task of `run` while it waits for a frame, and may be cancelled."""
+        self._is_receiving = False
+        """Whether it waits for one to arrive, so that none has arrived before the next."""
+        if direct is not None:
+            direct.hand_on(self._handle_now)
 
     @classmethod
     def over(cls, broker: Broker, transport: FrameTransport) -> Connection:
         """Make a connection over a transport of frames."""
         messages = _FrameMessages(transport)
-        return cls(broker, messages.receive, messages.send)
+        direct = transport if isinstance(transport, DirectSocket) else None
+        return cls(broker, messages.receive, messages.send, direct=direct)
 
     @property
     def principal(self) -> str | None:
@@ -162,9 +173,9 @@ class Connection:
         try:
             await self._begin()
             while self._end is None:
-                self._reader = task
+                self._reader, self._is_receiving = task, True
                 message = await self._receive()
-                self._reader = None
+                self._reader, self._is_receiving = None, False
                 if message["type"] == "websocket.disconnect":
                     self._finish(ConnectionEnd(CLOSED_ABNORMALLY, "the client has gone"))
                     break
@@ -197,7 +208,7 @@ class Connection:
             self._reader = None
             self._finish(_end(error))
         finally:
-            self._reader = None
+            self._reader, self._is_receiving = None, False
             await self._close()
 
     def stop(self) -> None:
@@ -305,7 +316,59 @@ class Connection:
         except OSError:
             raise DisconnectedError("the client has gone") from None
 
+    def send_now(self, frame: Reply) -> bool:
+        """Send a frame if it need not wait; return whether it was sent."""
+        if self._direct is None or self._end is not None:
+            return False
+        return self._direct.send_now(ENCODER.encode(frame))
+
     # --- requests --------------------------------------------------------------------------------
+
+    def _handle_now(self, data: bytes) -> bool:
+        """Handle a publication where it is read; return False if it has to wait for `run`."""
+        session, pacing = self._session, self._broker.pacing
+        if (
+            not self._is_receiving
+            or session is None
+            or self._end is not None
+            or session.principal.name != pacing.latest
+            or not pacing.paced_until < pacing.clock() < pacing.latest_at + NOTED_SECONDS
+            or len(data) > min(MAX_BYTES_AT_ONCE, self._settings.largest_frame)
+            or len(self._publications) >= MAX_PENDING_PUBLICATIONS - 1
+            or self._publication_bytes > self._settings.largest_frame - len(data)
+        ):
+            return False
+        try:
+            frame = REQUEST_DECODER.decode(data)
+        except FRAME_ERRORS:
+            return False
+        if type(frame) is not Publish:
+            return False
+        self._begin_publication(session, frame)
+        return True
+
+    def _begin_publication(self, session: Session, frame: Publish) -> None:
+        """Store events as far as that need not wait, without the turn of a task.
+
+        When what it waits for has come, a task does the rest.
+        """
+        size = sum([len(memoryview(event)) for event in frame.events])
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._publications[done] = None
+        self._publication_bytes += size
+        work = self._publish(session, frame, size, done)
+        try:
+            awaited = work.send(None)
+        except StopIteration:
+            return
+        if awaited is None:
+            # It only lets others take a turn.
+            self._publications[done] = asyncio.create_task(work)
+        else:
+            publications = self._publications
+            awaited.add_done_callback(
+                lambda _: publications.update({done: asyncio.create_task(work)})
+            )
 
     async def _handle(self, frame: Request) -> None:
         session = self._session
@@ -314,9 +377,7 @@ class Connection:
             return
         match frame:
             case Publish():
-                size = sum(len(memoryview(event)) for event in frame.events)
-                self._publication_bytes += size
-                self._publications.add(asyncio.create_task(self._publish(session, frame, size)))
+                self._begin_publication(session, frame)
                 while (
                     len(self._publications) >= MAX_PENDING_PUBLICATIONS
                     or self._publication_bytes > self._settings.largest_frame
@@ -376,7 +437,9 @@ class Connection:
         except Exception as error:
             self._finish(_end(error))
 
-    async def _publish(self, session: Session, frame: Publish, size: int) -> None:
+    async def _publish(
+        self, session: Session, frame: Publish, size: int, done: asyncio.Future[None]
+    ) -> None:
         """Store events and answer, while the next frames are read."""
         try:
             try:
@@ -390,19 +453,22 @@ class Connection:
             except RefusedError as error:
                 await self._refuse(frame.ref, error)
             else:
-                await self.send(
-                    Published(
-                        ref=frame.ref,
-                        count=receipt.count,
-                        duplicates=receipt.duplicates,
-                        first=receipt.first,
-                    )
+                answer = Published(
+                    ref=frame.ref,
+                    count=receipt.count,
+                    duplicates=receipt.duplicates,
+                    first=receipt.first,
                 )
+                if not self.send_now(answer):
+                    await self.send(answer)
         except Exception as error:
             self._finish(_end(error))
         finally:
             self._publication_bytes -= size
-            self._publications.remove(cast("asyncio.Task[None]", asyncio.current_task()))
+            del self._publications[done]
+            # What is left of it when the loop has closed wakes nobody.
+            with contextlib.suppress(RuntimeError, asyncio.InvalidStateError):
+                done.set_result(None)
 
     async def _answer(self, ref: int, answering: Coroutine[Any, Any, None]) -> None:
         try:

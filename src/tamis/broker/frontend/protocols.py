@@ -25,6 +25,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.exceptions import InvalidState
+from websockets.frames import Frame
 
 from tamis.broker.frontend.admission import ConnectionAdmission, ConnectionTicket
 from tamis.broker.frontend.http.problems import (
@@ -352,8 +353,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     _parsing: asyncio.Handle | None = None
     _stall_timer: WriteStallTimer | None = None
     _quiet_timer: asyncio.TimerHandle | None = None
-    # Text arrives as bytes: the decoder of frames checks whether they are UTF-8.
-    handle_text = WebSocketsSansIOProtocol.handle_bytes
+    _handler: Callable[[bytes], bool] | None = None
+    _has_handled = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over a connection; large messages are for clients that are known."""
@@ -396,11 +397,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         piece = bytes(self._unparsed[: self._piece_bytes])
         del self._unparsed[: self._piece_bytes]
         # Not by the loop's clock: uvloop's counts milliseconds.
-        begun = time.thread_time()
+        begun, self._has_handled = time.thread_time(), False
         super().data_received(piece)
         seconds = time.thread_time() - begun
-        fitting = int(len(piece) * PIECE_SECONDS / (seconds + 1e-6))
-        self._piece_bytes = min(max(fitting, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
+        if not self._has_handled:
+            fitting = int(len(piece) * PIECE_SECONDS / (seconds + 1e-6))
+            self._piece_bytes = min(max(fitting, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
         if self._unparsed:
             self.transport.pause_reading()
             # Otherwise Uvicorn would go on reading as soon as this piece is handled.
@@ -412,6 +414,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = not (self.queue.empty() or self.close_sent)
             if not self.read_paused:
                 self.transport.resume_reading()
+
+    def hand_on(self, handler: Callable[[bytes], bool]) -> None:
+        """Call a function with each message where it is read; it may take it."""
+        self._handler = handler
+
+    def handle_text(self, event: Frame) -> None:
+        """Take a message, or its first part, as bytes: the decoder of frames checks the text."""
+        # While more is to be parsed, all of it waits, so that no turn takes long.
+        if (
+            self._handler is not None
+            and event.fin
+            and self.queue.empty()
+            and not (self._unparsed or self.close_sent)
+            and self._handler(cast("bytes", event.data))
+        ):
+            self._has_handled = True
+        else:
+            self.handle_bytes(event)
 
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; after the last one of a piece, parse the next piece."""
@@ -436,13 +456,19 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                     self.loop.call_later(REVOKED_SECONDS, self.transport.abort)
             return
         await self.writable.wait()
-        if self.disconnected or self.close_sent:
+        if not self.send_now(message["bytes"] or b""):
             raise ClientDisconnected
+
+    def send_now(self, data: bytes) -> bool:
+        """Send a message if it is open and the peer keeps up; return whether it was sent."""
+        if not self.writable.is_set() or self.disconnected or self.close_sent:
+            return False
         try:
-            self.conn.send_text(message["bytes"] or b"")
+            self.conn.send_text(data)
         except InvalidState:
-            raise ClientDisconnected from None
+            return False
         self.transport.write(b"".join(self.conn.data_to_send()))
+        return True
 
     def _parse_the_rest(self) -> None:
         """Go on without anybody who receives: the peer's answer to the end may be in it."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from starlette.types import Receive, Scope
 
@@ -87,6 +87,23 @@ def make_known(scope: Scope) -> None:
     ticket = scope.get("state", {}).get("ticket")
     if ticket is not None:
         ticket.make_known()
+
+
+@runtime_checkable
+class DirectSocket(Protocol):
+    """A socket that takes frames at once while its peer keeps up."""
+
+    def send_now(self, data: bytes) -> bool:
+        """Send a frame if it need not wait; return whether it was sent."""
+
+    def hand_on(self, handler: Callable[[bytes], bool]) -> None:
+        """Call a function with each frame where it is read; it returns whether it has taken it."""
+
+
+def direct_socket(scope: Scope) -> DirectSocket | None:
+    """Return the WebSocket of a connection itself, if the server is ours."""
+    socket: DirectSocket | None = scope.get("state", {}).get("ticket")
+    return socket
 
 
 async def disconnected(receive: Receive) -> None:

@@ -13,7 +13,7 @@ from tamis.broker.frontend.connection import Connection
 from tamis.broker.frontend.http.operations import Frontend
 from tamis.broker.frontend.http.problems import problem_response
 from tamis.broker.frontend.http.reading import bearer_token
-from tamis.broker.frontend.streams import make_known
+from tamis.broker.frontend.streams import direct_socket, make_known
 from tamis.broker.operations.logs import get_logger
 from tamis.errors import RefusedError
 
@@ -43,7 +43,12 @@ class WebSocketApp:
             make_known(scope)
         # Past the handshake it speaks to the server directly.
         connection = Connection(
-            broker, receive, send, session=session, on_welcome=partial(make_known, scope)
+            broker,
+            receive,
+            send,
+            session=session,
+            on_welcome=partial(make_known, scope),
+            direct=direct_socket(scope),
         )
         with self._frontend.streams.holding(connection):
             with contextlib.suppress(*DISCONNECTS):

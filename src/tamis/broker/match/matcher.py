@@ -11,9 +11,10 @@ import contextlib
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 from urllib.parse import unquote
 
 from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
@@ -43,6 +44,8 @@ MAX_CHANGES_ALONE: Final = 4
 # Counts an event as many times as the subscriptions that it probably reaches.
 MAX_MATCHES_PER_STEP: Final = 5_000
 OFFERS_PER_TURN: Final = 500
+# So many are sent their events at once; others wait until their tasks take turns.
+MAX_OFFERS_AHEAD: Final = 8
 # How many changes may wait, per batch of events that may.
 CHANGES_PER_BATCH: Final = 16
 # Fewer events than these are matched one by one, which is faster for them.
@@ -118,8 +121,10 @@ class Matcher:
         charge: Callable[[str, float], None],
         thread_time: Callable[[], float],
         unwritten: UnwrittenQueues,
+        send_at_once: Callable[[ActiveSubscription], None],
     ) -> None:
         self._unwritten = unwritten
+        self._send_at_once = send_at_once
         self._charge = charge
         self._thread_time = thread_time
         self._changed_by: Sequence[str] = ()
@@ -143,6 +148,7 @@ class Matcher:
         self._health = health
         self._on_overflow = on_overflow
         self._event_cache = event_cache
+        event_cache.on_found = self._offer_ahead
         self._quick_steps = 0
         """How many events in succession were matched quickly, one by one."""
         self._work = event_cache.has_work
@@ -205,6 +211,7 @@ class Matcher:
                     self._charge(principal, seconds)
                 if step.unwritten and not (step.deferred or step.suspended or step.attempts):
                     # Those who wait get their events before the disk has the rows.
+                    self._offer_ahead(step)
                     for place, (subscription, sequences) in enumerate([*step.matches.items()]):
                         if subscription.queue.offer_ahead(sequences):
                             del step.matches[subscription]
@@ -242,6 +249,16 @@ class Matcher:
                     for _ in range(self._taken):
                         unmatched.task_done()
                     self._taken = 0
+
+    def _offer_ahead(self, found: object) -> None:
+        """Offer what was found to a few who may wait for it, before anything else is done."""
+        step = cast("_StepResult", found)
+        if step.deferred or step.suspended or step.attempts:
+            return
+        for subscription, sequences in [*islice(step.matches.items(), MAX_OFFERS_AHEAD)]:
+            if subscription.queue.offer_ahead(sequences):
+                del step.matches[subscription]
+                self._send_at_once(subscription)
 
     def _next_changes(self) -> list[SubscriptionChange]:
         is_alone = self._index.owners <= self._alone
