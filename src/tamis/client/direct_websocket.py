@@ -79,10 +79,21 @@ class DirectWebSocket(WebSocket):
             self._feed(data, 0, place)
         while place < len(data):
             payload = _payload(data, place)
-            if payload is None or self._waits_for_more(data, place, payload):
+            is_direct = (
+                payload is not None
+                and data[place] in _WHOLE_MESSAGES
+                and not data[place + 1] & _MASKED
+                and payload.stop - payload.start <= self._largest
+                and self._handler is not None
+                and not self._queued
+                and self.protocol.state is State.OPEN
+            )
+            # Only a small one waits for its rest here, because each read copies it.
+            is_begun = payload is not None and len(data) < payload.stop <= place + _MAX_BYTES_BEGUN
+            if payload is None or (is_direct and is_begun):
                 self._begun = data[place:]
                 return
-            if not self._handed_on(data, place, payload):
+            if not (is_direct and payload.stop <= len(data) and self._handed_on(data[payload])):
                 if (data[place] & _OPCODE) in _CONTROL_OPCODES:
                     self._feed(data, place, payload.stop)
                 else:
@@ -98,29 +109,11 @@ class DirectWebSocket(WebSocket):
         _, end, rest = data.partition(_HEAD_END)
         self._is_aligned = is_before and self.response is not None and bool(end) and not rest
 
-    def _is_direct(self, data: bytes, place: int, payload: slice) -> bool:
-        """Return whether a frame is a message that may be handed on once it is complete."""
-        return (
-            data[place] in _WHOLE_MESSAGES
-            and not data[place + 1] & _MASKED
-            and payload.stop - payload.start <= self._largest
-            and self._handler is not None
-            and not self._queued
-            and self.state is State.OPEN
-        )
-
-    def _waits_for_more(self, data: bytes, place: int, payload: slice) -> bool:
-        # Only so little, because each read copies it.
-        is_small = len(data) < payload.stop <= place + _MAX_BYTES_BEGUN
-        return is_small and self._is_direct(data, place, payload)
-
-    def _handed_on(self, data: bytes, place: int, payload: slice) -> bool:
-        if payload.stop > len(data) or not self._is_direct(data, place, payload):
-            return False
+    def _handed_on(self, message: bytes) -> bool:
         try:
             # It does not wait, so that nothing piles up behind it, as nothing did in the queue. All
             # that it keeps is bounded by credit for events, and by requests with one answer each.
-            cast("FrameHandler", self._handler)(data[payload])
+            cast("FrameHandler", self._handler)(message)
         except Exception as error:
             # The message goes to the queue, which wakes `next_frame`; nothing overtakes it.
             self._error = error

@@ -141,7 +141,10 @@ class DeliveryQueue:
             wake_up.set()
 
     def offer_ahead(self, sequences: Sequence[int]) -> bool:
-        """Add events before they are written, if memory has room; return whether it had."""
+        """Add events before they are written, if memory has room; return whether it had.
+
+        Whoever is not sent them at once is to be woken.
+        """
         raise NotImplementedError
 
     def take_now(
@@ -346,8 +349,6 @@ class DiskQueue(DeliveryQueue):
         for cursor in cursors:
             cursor.ready.extend(map(QueuedEvent, sequences))
             cursor.last = sequences[-1]
-        for wake_up in self.listeners:
-            wake_up.set()
         return True
 
     async def take(
@@ -598,10 +599,10 @@ class MemoryQueue(DeliveryQueue):
 
     def offer_ahead(self, sequences: Sequence[int]) -> bool:
         """Add events if there is room, so that none of them overflows; return whether there was."""
-        has_room = len(self._ready) + len(sequences) <= self.window
-        if has_room:
-            self.offer(sequences)
-        return has_room
+        if len(self._ready) + len(sequences) > self.window:
+            return False
+        self._ready.extend(map(QueuedEvent, sequences))
+        return True
 
     async def take(
         self, limit: int, now: float, lease: float, reader: str = "", holder: object = None

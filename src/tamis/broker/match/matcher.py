@@ -215,6 +215,7 @@ class Matcher:
                     for place, (subscription, sequences) in enumerate([*step.matches.items()]):
                         if subscription.queue.offer_ahead(sequences):
                             del step.matches[subscription]
+                            subscription.queue.wake()
                         if place % OFFERS_PER_TURN == OFFERS_PER_TURN - 1:
                             await asyncio.sleep(0)
                     # Otherwise the thread that writes would take turns with those who send.
@@ -259,6 +260,8 @@ class Matcher:
             if subscription.queue.offer_ahead(sequences):
                 del step.matches[subscription]
                 self._send_at_once(subscription)
+                for wake_up in subscription.queue.listeners:
+                    wake_up.set()
 
     def _next_changes(self) -> list[SubscriptionChange]:
         is_alone = self._index.owners <= self._alone
