@@ -1,0 +1,88 @@
+"""Events that are sent at once to who waits for them, and what is left to the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+from broker.authorization_fixture import run_async, subscribe
+from broker.deliver.test_notifier import CollectingSink
+from tamis.broker import Attachment, Broker, BrokerSettings, Session
+from tamis.broker.match import matcher
+from tamis.protocol import Deliver
+from waiting import eventually_async
+
+
+class DirectCollectingSink(CollectingSink):
+    """Takes frames at once while it is ready."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_ready = True
+        self.on_sent: Callable[[], None] = lambda: None
+
+    def send_now(self, frame: Deliver) -> bool:
+        if self.is_ready:
+            self.frames.append(frame)
+            self.on_sent()
+        return self.is_ready
+
+    def sequences(self) -> list[int]:
+        frames = [frame for frame in self.frames if isinstance(frame, Deliver)]
+        return [one.sequence for frame in frames for one in frame.events]
+
+
+async def attached(session: Session, sink: DirectCollectingSink, credit: int = 10) -> Attachment:
+    await subscribe(session, "true", "all")
+    attachment = await session.attach("all", sink, credit=credit, acknowledge="manual")
+    await eventually_async(lambda: attachment.is_waiting)
+    return attachment
+
+
+@run_async
+async def test_who_waits_has_an_event_before_its_publisher_has_the_answer(tmp_path: Path) -> None:
+    with patch.object(matcher, "MIN_QUICK_STEPS", 0):
+        async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+            cache, were_answered = broker.event_cache, list[bool]()
+            session, sink = await broker.authenticate(None), DirectCollectingSink()
+            sink.on_sent = lambda: were_answered.append(cache.is_returned.is_set())
+            await attached(session, sink)
+            for _ in range(3):
+                # The matcher is idle once the rows of the last one are written.
+                await eventually_async(lambda: cache.idle)
+                receipt = await session.publish([b"{}"])
+                assert sink.sequences()[-1] == receipt.first
+            assert were_answered == [False, False, False]
+
+
+@run_async
+async def test_a_sink_that_is_not_ready_gets_every_event_once_and_in_order(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session, sink = await broker.authenticate(None), DirectCollectingSink()
+        await attached(session, sink, credit=100)
+        for number in range(20):
+            sink.is_ready = number % 3 == 0
+            await session.publish([b"{}"])
+        await eventually_async(lambda: len(sink.sequences()) == 20)
+        assert sink.sequences() == sorted(set(sink.sequences()))
+
+
+@run_async
+async def test_nothing_is_sent_at_once_after_an_attachment_is_stopped_or_has_no_credit(
+    tmp_path: Path,
+) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session, sink = await broker.authenticate(None), DirectCollectingSink()
+        attachment = await attached(session, sink, credit=1)
+        subscription = attachment.subscription
+        await session.publish([b"{}"])
+        await eventually_async(lambda: len(sink.frames) == 1)
+        await session.publish([b"{}"])
+        await broker.matcher.drained()
+        broker.notifier.send_at_once(subscription)
+        assert len(sink.frames) == 1
+        broker.notifier.stop(attachment)
+        attachment.credit = 10
+        broker.notifier.send_at_once(subscription)
+        assert len(sink.frames) == 1
