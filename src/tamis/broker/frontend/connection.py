@@ -363,12 +363,10 @@ class Connection:
             return
         if awaited is None:
             # It only lets others take a turn.
-            self._publications[done] = asyncio.create_task(work)
-        else:
-            publications = self._publications
-            awaited.add_done_callback(
-                lambda _: publications.update({done: asyncio.create_task(work)})
-            )
+            awaited = asyncio.get_running_loop().create_future()
+            awaited.set_result(None)
+        publications = self._publications
+        awaited.add_done_callback(lambda _: publications.update({done: asyncio.create_task(work)}))
 
     async def _handle(self, frame: Request) -> None:
         session = self._session
