@@ -187,6 +187,8 @@ class Connection:
                     self._reader = task
                     await pacing.wait_for_frame(session.principal.name, session.closed, len(data))
                     self._reader = None
+                else:
+                    pacing.frames_of_latest += 1
                 if len(data) > self._settings.largest_frame:
                     self._finish(_refusal(self._too_large(data)))
                     break
@@ -344,6 +346,7 @@ class Connection:
             return False
         if type(frame) is not Publish:
             return False
+        pacing.frames_of_latest += 1
         self._begin_publication(session, frame)
         return True
 

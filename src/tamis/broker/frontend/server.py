@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import os
 import signal
 import socket
@@ -38,6 +37,8 @@ from tamis.ports import THREAD_PREFIX, ThreadExecutor
 LOG: Final = get_logger("tamis.server")
 
 BACKLOG: Final = 2048
+# Longer than clients are told to wait before they try again: some do so on the same connection.
+KEEP_ALIVE_SECONDS: Final = 15
 # Loading takes longer if the kernels must be compiled, or the machine is busy.
 LOADING_SECONDS: Final = 3.0
 LOADING: Final = "the kernels of the engine are being loaded"
@@ -244,7 +245,7 @@ def _config(app: object, settings: BrokerSettings) -> ServerConfig:
             # Compression would allow a peer that chooses events to learn what else is in a frame.
             ws_per_message_deflate=False,
             h11_max_incomplete_event_size=settings.largest_header,
-            timeout_keep_alive=math.ceil(settings.hello_timeout),
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(settings.stop_timeout) + 1,
             backlog=BACKLOG,
             ssl_certfile=settings.tls_certificate,

@@ -10,6 +10,11 @@ RATE_SECONDS: Final = 1.0
 """Over about how long rates are averaged."""
 USE_SECONDS: Final = 2.0
 """Over about how long use is averaged; longer, as pieces of work differ."""
+PEAK_SECONDS: Final = 10.0
+"""Over about how long it is remembered that a principal used more.
+
+Otherwise two that do alike would make each other use less and less, each waiting for the other.
+"""
 MIN_RATE: Final = 4.0
 """Requests or frames a second of a principal that is active.
 
@@ -22,11 +27,11 @@ MAX_KNOWN: Final = 1_000
 class _Activity:
     """Averages that fade."""
 
-    __slots__ = ("_rate", "_rate_at", "_use", "_use_at")
+    __slots__ = ("_peak", "_peak_at", "_rate", "_rate_at", "_use", "_use_at")
 
     def __init__(self) -> None:
-        self._rate = self._use = 0.0
-        self._rate_at = self._use_at = -inf
+        self._rate = self._use = self._peak = 0.0
+        self._rate_at = self._use_at = self._peak_at = -inf
 
     def rate(self, now: float) -> float:
         """Return how many times a second the principal asks."""
@@ -36,11 +41,16 @@ class _Activity:
         """Return the part of a processor that it uses."""
         return self._use * exp((self._use_at - now) / USE_SECONDS)
 
+    def peak(self, now: float) -> float:
+        """Return the part that it uses, or has used if that was more; that is forgotten slowly."""
+        return max(self.use(now), self._peak * exp((self._peak_at - now) / PEAK_SECONDS))
+
     def note(self, now: float) -> None:
         self._rate, self._rate_at = self.rate(now) + 1 / RATE_SECONDS, now
 
     def note_use(self, now: float, seconds: float) -> None:
         self._use, self._use_at = self.use(now) + seconds / USE_SECONDS, now
+        self._peak, self._peak_at = self.peak(now), now
 
 
 class PrincipalActivity:
@@ -51,7 +61,7 @@ class PrincipalActivity:
         self._active: set[str] = set()
         self._use_of_active: dict[str, float] = {}
         self._uses: list[float] = []
-        """What those that are active used when last looked at, in order."""
+        """What those that are active use, or have used lately, when last looked at; in order."""
         self._refreshed_at = -inf
 
     def note(self, principal: str, now: float) -> None:
@@ -97,7 +107,7 @@ class PrincipalActivity:
             return
         self._refreshed_at = now
         self._use_of_active = {
-            one: own.use(now) for one, own in self._known.items() if own.rate(now) >= MIN_RATE
+            one: own.peak(now) for one, own in self._known.items() if own.rate(now) >= MIN_RATE
         }
         self._active = {*self._use_of_active}
         self._uses = sorted(self._use_of_active.values())

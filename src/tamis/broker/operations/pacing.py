@@ -1,19 +1,19 @@
-"""Pacing: while the broker is late or busy, no principal takes more than its share from others.
+"""Pacing: whoever makes the broker late or busy leaves time to the others who are active.
 
 Python runs one thread at a time, so whatever a principal makes the broker do, others wait for it:
 requests on the event loop, also refused ones, questions that threads answer, and the matching of
 its events. A client that asks as fast as it can over many connections would fill every turn of the
 loop. So the loop measures how late its own work makes it, and how busy the process. If it is late
-or busy and others are active, the work of each principal is spread in time: after a piece of work
-the principal pauses for a multiple of what the piece took. All kinds of work are paid for from one
-budget. Who uses no more than others do hardly waits; who uses much more gets a small share.
+or busy and others are active, the one that most of the work was for is paced: after a piece of work
+it pauses for a multiple of what the piece took. All kinds of work are paid for from one budget. It
+may do as much as others do; if that is little, it gets a small share, which grows again as long as
+nothing is late or busy because of it, and more slowly each time that it was.
+
+Nobody waits who stays within its share: one may do some work at once and pay for it in time that
+passes anyway.
 
 Strangers, who have not shown who they are, always get a small share, and hold up nobody: as many of
 them as like can come.
-
-Nobody waits who stays within its share: one may do some work at once and pay for it in time that
-passes anyway. Who owes something stays paced until it has owed nothing for a while, on time or not:
-otherwise it would flood the broker each time that this is over.
 
 An event of another principal waits for the piece of work that it meets on the event loop, or in the
 matcher. The longer a piece is, the more events meet it, and the longer each of them waits. So the
@@ -28,8 +28,8 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from enum import Enum
 from functools import partial
-from math import inf
-from typing import Any, Final, Generic, TypeVar
+from math import exp2, inf, log2
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tamis.broker.operations.activity import PrincipalActivity
 from tamis.errors import RefusedError
@@ -49,16 +49,19 @@ them, although the loop is never late.
 """
 BUSY_LOOKS: Final = 5
 """Over how many looks that part is averaged."""
-PACED_SECONDS: Final = 10.0
-"""How long principals are paced after the loop was late or busy, or after they owed something.
-
-So long that the time until a flood is noticed is below one hundredth of it.
-"""
+BLAMED_PART: Final = 0.25
+"""The part of the work of a moment that was for somebody who is to blame for it."""
 PACED_SHARE: Final = 0.06
-"""The part of the event loop's time that a principal gets at the least while it is paced.
+"""The part of the event loop's time that a principal gets at the least when it begins to be paced.
 
 It is so small that events of others rarely meet a piece of its work.
 """
+GROWTH_SECONDS: Final = 5.0
+"""How long it takes until a principal gets twice as much again."""
+MAX_GROWTH_SECONDS: Final = 160.0
+"""Twice as long each time that it made the broker late or busy by what it got."""
+DOUBLINGS: Final = -log2(PACED_SHARE)
+"""After which it gets everything, and is not paced any more."""
 FAIR_FACTOR: Final = 1.5
 """How much more than others a principal may use while it is paced: clients alike must not wait."""
 SHORT_SECONDS: Final = 0.0003
@@ -73,7 +76,7 @@ REQUEST_SECONDS: Final = 0.0004
 FRAME_SECONDS: Final = 0.00004
 """What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
-"""What a change takes of threads and the disk."""
+"""What a change takes of threads and the disk, unless many are written together."""
 SECONDS_PER_BYTE: Final = 5e-9
 """The price of a byte: some twice what receiving it takes of the event loop.
 
@@ -97,9 +100,32 @@ MIN_NAP_SECONDS: Final = 0.005
 Whatever it does until then, others wait for.
 """
 MAX_NAP_SECONDS: Final = 0.25
+MIN_WORK_SECONDS: Final = 1e-5
 MAX_KNOWN: Final = 1_000
 IDLE_SECONDS: Final = 2.0
 """How long after the last question nobody looks how late the loop is any more."""
+
+
+class _GrowingShare(NamedTuple):
+    """What a principal gets at the least: little at first, then more and more."""
+
+    since: float
+    growth: float
+    """The time in which it doubles."""
+
+    def share(self, now: float) -> float:
+        """Return the part of the event loop's time that it gets."""
+        return PACED_SHARE * exp2(min(DOUBLINGS, (now - self.since) / self.growth))
+
+    @property
+    def until(self) -> float:
+        """Return when that is all of it."""
+        return self.since + DOUBLINGS * self.growth
+
+    @property
+    def forgotten_at(self) -> float:
+        """Return until when it matters that there was a limit."""
+        return self.since + 2 * DOUBLINGS * self.growth
 
 
 class Strangers(Enum):
@@ -127,6 +153,8 @@ class PrincipalPacing:
         self.latest = ""
         """The principal that was active last."""
         self.latest_at = -inf
+        self.frames_of_latest = 0
+        """How many frames it has sent that were not noted, which is cheaper."""
         self._activity = PrincipalActivity()
         self._strangers_free_at = dict.fromkeys(Strangers, -inf)
         """When strangers have paid for what they were answered."""
@@ -134,9 +162,10 @@ class PrincipalPacing:
         """When each principal has paid for its work."""
         self.paced_until = -inf
         """Until when somebody may have to wait."""
-        self._all_paced_until = -inf
-        self._paced_until: dict[str, float] = {}
-        """Until when each principal is paced that has owed something."""
+        self._limits: dict[str, _GrowingShare] = {}
+        """What each principal gets at the least that has made the broker late or busy."""
+        self._latest_work: dict[str, float] = {}
+        """What was lately done for each principal; that fades with every look."""
         self._asked_at = -inf
         self._looked_at, self._used, self._used_here = clock(), process_time(), thread_time()
         """When the loop last looked, and the processor time until then."""
@@ -149,6 +178,8 @@ class PrincipalPacing:
     def note(self, principal: str) -> float:
         """Note that a principal is active now; return the time."""
         now = self._now()
+        if self.frames_of_latest:
+            self._charge_for_frames()
         self.latest, self.latest_at = principal, now
         self._activity.note(principal, now)
         return now
@@ -156,9 +187,8 @@ class PrincipalPacing:
     def is_paced(self, principal: str) -> bool:
         """Return whether a principal must leave time to others now."""
         now = self._now()
-        if now >= self.paced_until or self.is_alone(principal):
-            return False
-        return now < max(self._all_paced_until, self._paced_until.get(principal, -inf))
+        limit = self._limits.get(principal)
+        return limit is not None and now < limit.until and not self.is_alone(principal)
 
     def is_alone(self, principal: str) -> bool:
         """Return whether nobody else is active."""
@@ -245,36 +275,56 @@ class PrincipalPacing:
 
     def _share(self, principal: str, now: float) -> float:
         """Return the part of the event loop's time that a principal gets while it is paced."""
-        return max(PACED_SHARE, FAIR_FACTOR * self._activity.use_of_others(principal, now))
+        limit = self._limits.get(principal)
+        least = PACED_SHARE if limit is None else limit.share(now)
+        return max(least, FAIR_FACTOR * self._activity.use_of_others(principal, now))
 
     def charge_piece(self, principal: str, seconds: float) -> None:
         """Note a piece of work that nothing interrupted; one that is long makes others late."""
         if seconds > LATE_SECONDS and not self.is_alone(principal):
-            self._pace_all(self._now())
+            self._pace(principal, self._now())
         self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS))
 
     def charge(self, principal: str, seconds: float) -> None:
         """Note some work of a principal; only what is done while it is paced must be paid for."""
         now = self._now()
         self._activity.note_use(principal, now, seconds)
+        self._latest_work[principal] = self._latest_work.get(principal, 0.0) + seconds
         if not self.is_paced(principal):
             self._free_at.pop(principal, None)
-            self._paced_until.pop(principal, None)
             return
-        if len(self._free_at) > MAX_KNOWN:
-            self._free_at = {name: at for name, at in self._free_at.items() if at > now}
-            self._paced_until = {name: at for name, at in self._paced_until.items() if at > now}
-        latest = now + MAX_DEBT_SECONDS
-        paid_at = min(self._due(principal) + seconds / self._share(principal, now), latest)
-        self._free_at[principal] = paid_at
-        if paid_at > now:
-            self._paced_until[principal] = paid_at + PACED_SECONDS
-            self.paced_until = max(self.paced_until, paid_at + PACED_SECONDS)
+        paid_at = self._due(principal) + seconds / self._share(principal, now)
+        self._free_at[principal] = min(paid_at, now + MAX_DEBT_SECONDS)
 
-    def _pace_all(self, now: float) -> None:
-        """Pace everybody from now on, for a while."""
-        self._all_paced_until = now + PACED_SECONDS
-        self.paced_until = max(self.paced_until, self._all_paced_until)
+    def _charge_for_frames(self) -> None:
+        count, self.frames_of_latest = self.frames_of_latest, 0
+        self.charge(self.latest, count * FRAME_SECONDS)
+
+    def _pace(self, principal: str, now: float) -> None:
+        """Pace a principal from now on; it is to blame for what others wait for."""
+        limit = self._limits.pop(principal, None)
+        growth = GROWTH_SECONDS
+        if limit is not None and now < limit.forgotten_at:
+            # What it gets when it begins is not too much, but it may still have work on its way.
+            is_again = limit.share(now) >= 2 * PACED_SHARE
+            growth = min(limit.growth * (1 + is_again), MAX_GROWTH_SECONDS)
+        # The latest is the last, so the first is the one to forget.
+        self._limits[principal] = limit = _GrowingShare(now, growth)
+        if len(self._limits) > MAX_KNOWN:
+            forgotten = next(iter(self._limits))
+            del self._limits[forgotten]
+            self._free_at.pop(forgotten, None)
+        self.paced_until = max(self.paced_until, limit.until)
+
+    def _blame(self, work: float, now: float) -> None:
+        """Pace the one that most of the latest work was for, if it was much of it."""
+        heaviest = max(self._latest_work, key=self._latest_work.__getitem__, default=None)
+        if (
+            heaviest is not None
+            and self._latest_work[heaviest] >= BLAMED_PART * work
+            and self._activity.has_others(heaviest, now)
+        ):
+            self._pace(heaviest, now)
 
     def _now(self) -> float:
         now = self._asked_at = self.clock()
@@ -288,6 +338,8 @@ class PrincipalPacing:
 
     def _look(self, due: float) -> None:
         """Measure how late this call is, and how busy the process; stop once nobody asks."""
+        if self.frames_of_latest:
+            self._charge_for_frames()
         now, used, used_here = self.clock(), self._process_time(), self._thread_time()
         # What other processes of the machine take, nobody here could leave to others.
         late = min(now - due, used_here - self._used_here)
@@ -296,9 +348,12 @@ class PrincipalPacing:
         share = (used - self._used) / max(now - self._looked_at, LOOK_SECONDS)
         self._busy_share += (share - self._busy_share) / BUSY_LOOKS
         self._looked_at, self._used, self._used_here = now, used, used_here
-        is_slow = (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE
-        if is_slow and self._activity.has_others(self.latest, now):
-            self._pace_all(now)
+        if (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE:
+            self._blame(self._busy_share * BUSY_LOOKS * LOOK_SECONDS, now)
+        fading = 1 - 1 / BUSY_LOOKS
+        self._latest_work = {
+            one: fading * work for one, work in self._latest_work.items() if work > MIN_WORK_SECONDS
+        }
         if now - self._asked_at > IDLE_SECONDS:
             self._next_look = None
             return

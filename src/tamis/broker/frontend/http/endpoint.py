@@ -39,6 +39,8 @@ from tamis.errors import (
 from tamis.protocol import Code
 
 LOG: Final = get_logger("tamis.http")
+WRITTEN_TOGETHER: Final = ("Events", "Delivery")
+"""Operations whose changes are written with those of others, in one sync."""
 PROBED: Final = ("/health", "/ready")
 """What load balancers ask for, who must not wait for other strangers."""
 
@@ -80,7 +82,7 @@ class Endpoint:
                     principal,
                     session.closed,
                     size=announced_size(request),
-                    changes=operation.method != "GET",
+                    changes=operation.method != "GET" and operation.tag not in WRITTEN_TOGETHER,
                 )
                 await pacing.metered(principal, _respond(operation, call, answer))
                 session.note_answered()
