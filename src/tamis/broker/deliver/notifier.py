@@ -235,16 +235,16 @@ class Notifier:
         finally:
             attachment.is_waiting = False
 
-    def send_at_once(self, subscription: ActiveSubscription) -> None:
+    def send_at_once(self, subscription: ActiveSubscription) -> bool:
         """Send an event that was offered to one who waits for it, without the turn of a task.
 
-        Whatever is not that simple is left to the task of the attachment, which is woken anyway.
+        Whatever is not that simple is left to the task of the attachment: return False to wake it.
         """
         queue, now = subscription.queue, self._steady_clock()
         if len(subscription.attachments) != 1 or queue.is_shared or subscription.is_checked:
-            return
+            return False
         [attachment] = subscription.attachments
-        sink, reader = attachment.direct, attachment.reader
+        sink, rights = attachment.direct, attachment.reader.rights
         if (
             sink is None
             or not attachment.is_waiting
@@ -255,25 +255,33 @@ class Notifier:
             or subscription.is_suspended
             or subscription.stored.expires_at <= now
         ):
-            return
-        taken = queue.take_now(1, now, inf, reader.rights.digest, attachment)
-        found = [self._event_cache.recent.get(queued.sequence) for queued in taken]
-        if not taken or found[0] is None:
+            return False
+        taken = queue.take_now(1, now, inf, rights.digest, attachment)
+        stored = self._event_cache.recent.get(taken[0].sequence) if taken else None
+        if stored is None:
             queue.return_taken(taken)
-            return
-        events: list[Delivery] = []
+            return False
+        payload, attempt = stored.payload, taken[0].attempts + 1
+        data: bytes | None = payload.text
         try:
-            events = self._prepare(subscription, reader, taken, cast("list[StoredEvent]", found))[0]
-            frame = Deliver(subscription=subscription.stored.name, events=events)
-            is_sent = bool(events) and sink.send_now(frame)
+            if rights.hides_anything:
+                data = visible_data(subscription.filter_at(stored.sequence), rights, payload)
+            raw = msgspec.Raw(data or b"")
+            event = Delivery(
+                stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format
+            )
+            frame = Deliver(subscription=subscription.stored.name, events=[event])
+            is_sent = data is not None and sink.send_now(frame)
         except Exception:
             # The task meets the same error, which ends the attachment.
             is_sent = False
         if is_sent:
-            self._claim(attachment, events)
-            self._note_sent(attachment, events)
+            self._note_attempts(attachment, [event])
+            if not attachment.manual:
+                self._settle_sent(attachment, [event])
         else:
             queue.return_taken(taken)
+        return is_sent
 
     async def _send(self, attachment: Attachment, taken: Sequence[QueuedEvent]) -> None:
         """Send events frame by frame; prepare them again if the rights have changed."""
@@ -293,24 +301,22 @@ class Notifier:
                 if not events:
                     sent = end
                     continue
-                self._claim(attachment, events)
+                self._note_attempts(attachment, events)
                 attachment.unsent = queued[end:]
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
-                self._note_sent(attachment, events)
+                if not attachment.manual:
+                    self._settle_sent(attachment, events)
                 sent = end
             attachment.unsent = taken = queued[sent:]
 
-    def _claim(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
-        """Note what is about to be sent: acknowledgements may arrive before sending ends."""
+    def _note_attempts(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
+        """Note and count what is sent; before that may wait, since acknowledgements need not."""
         queue, unwritten = attachment.subscription.queue, self._acknowledgement_writer.unwritten
         attachment.credit -= len(events)
         if attachment.manual and isinstance(queue, DiskQueue):
             queue.unwritten.update({one.sequence: queue.in_flight[one.sequence] for one in events})
             unwritten.queues[queue] = None
             unwritten.work.set()
-
-    def _note_sent(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
-        """Count what was sent, and settle it unless the subscriber does."""
         self._metrics.delivered.inc(len(events))
         self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
         now, waits = self._clock(), self._metrics.delivery_seconds
@@ -319,10 +325,12 @@ class Notifier:
         for stored_at, count in Counter([one.time for one in events]).items():
             waits.counts[bisect_left(waits.bounds, now - stored_at)] += count
             waits.sum += max(0.0, now - stored_at) * count
-        if not attachment.manual:
-            held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
-            known = attachment.subscription.queue.settle([one.sequence for one in held], 0)
-            self._metrics.acknowledged.inc(len(known))
+
+    def _settle_sent(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
+        """Settle what was sent to a subscriber that does not."""
+        held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
+        known = attachment.subscription.queue.settle([one.sequence for one in held], 0)
+        self._metrics.acknowledged.inc(len(known))
 
     def _count_overflow(self, subscription: ActiveSubscription) -> None:
         count, subscription.queue.dropped = subscription.queue.dropped, 0

@@ -86,6 +86,7 @@ class DeliveryQueue:
         "in_flight",
         "is_attended",
         "is_deferred",
+        "is_ending",
         "listeners",
         "retries",
         "unwritten",
@@ -110,6 +111,8 @@ class DeliveryQueue:
         """Whether somebody is connected; for absent subscribers the disk is enough."""
         self.is_deferred = False
         """Whether events that were matched are not pending yet."""
+        self.is_ending = False
+        """Whether those who wait are told when nothing is unsettled: no events come any more."""
         self.listeners: tuple[asyncio.Event, ...] = ()
         """Those who wait for events, each with an event of its own: most of millions have none."""
         self.retries: list[tuple[float, int, int]] = []
@@ -185,6 +188,7 @@ class DeliveryQueue:
     def settle(self, sequences: Iterable[int], up_to: int) -> list[int]:
         """Remove events that need not be sent again, also from disk; return those in memory."""
         meant = {*sequences}
+        was_full = len(self.in_flight) + len(self.retries) >= self.window
         settled = [s for s in self.in_flight if s in meant or s <= up_to]
         for sequence in settled:
             del self.in_flight[sequence]
@@ -194,13 +198,14 @@ class DeliveryQueue:
             self.retries = [retry for retry in self.retries if retry[1] not in again]
             heapq.heapify(self.retries)
             settled += again
+            self.wake()
         if settled and self.writing is not None:
             self.unwritten.update(dict.fromkeys(settled))
             self.writing.queues[self] = None
             self.writing.work.set()
-        # There may be room in the window now.
-        for wake_up in self.listeners:
-            wake_up.set()
+        # There may be room in the window now; with room before, nothing waited for it.
+        if was_full or self.is_shared or self.is_ending:
+            self.wake()
         return settled
 
     def received_up_to(self, sequence: int) -> list[int]:

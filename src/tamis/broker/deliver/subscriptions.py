@@ -170,6 +170,7 @@ class ActiveSubscription:
         """Whether the engine may find too much for one of its filters."""
         self.suspended_from = extra.suspended_from
         """The first event that was not matched, because its filter takes too long; 0: none."""
+        queue.is_ending = bool(extra.suspended_from)
         self.arrival = extra.arrival
         self.departure = extra.departure
         self.cut = extra.cut
@@ -326,6 +327,7 @@ class ActiveSubscription:
         """Note in memory that it is not matched from an event on."""
         self.change_extra(lambda _: None, suspended_from=sequence)
         self.suspended_from = sequence
+        self.queue.is_ending = True
         self.mark = b""
 
     def change_extra(self, write: Callable[[str], object], **changes: Any) -> None:

@@ -121,7 +121,7 @@ class Matcher:
         charge: Callable[[str, float], None],
         thread_time: Callable[[], float],
         unwritten: UnwrittenQueues,
-        send_at_once: Callable[[ActiveSubscription], None],
+        send_at_once: Callable[[ActiveSubscription], bool],
     ) -> None:
         self._unwritten = unwritten
         self._send_at_once = send_at_once
@@ -259,9 +259,8 @@ class Matcher:
         for subscription, sequences in [*islice(step.matches.items(), MAX_OFFERS_AHEAD)]:
             if subscription.queue.offer_ahead(sequences):
                 del step.matches[subscription]
-                self._send_at_once(subscription)
-                for wake_up in subscription.queue.listeners:
-                    wake_up.set()
+                if not self._send_at_once(subscription) or len(sequences) > 1:
+                    subscription.queue.wake()
 
     def _next_changes(self) -> list[SubscriptionChange]:
         is_alone = self._index.owners <= self._alone

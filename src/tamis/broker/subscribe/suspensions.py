@@ -210,6 +210,7 @@ class Suspensions:
         if lost > 0:
             state.add_dropped(RETENTION, {subscription.number: lost})
         subscription.suspended_from = 0
+        subscription.queue.is_ending = False
         self._compile([subscription])
         return max(0, lost)
 
