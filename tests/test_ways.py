@@ -28,9 +28,6 @@ from waiting import eventually_async
 
 PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
 MAX_FUNCTIONS = 35
-# More of them, and fewer turns of the event loop: what could be one function on the way of an event
-# would be two with the same checks, one that waits and one that does not.
-MAX_PUBLICATION_FUNCTIONS = 42
 MAX_FILES = 20
 
 # Too many nodes for a diagram, so it is evaluated as a graph.
@@ -158,7 +155,7 @@ def test_a_publication_goes_a_short_way_to_its_acknowledged_delivery(
     monkeypatch.setattr(matcher, "COSTLY_SECONDS", 3600.0)
     with tracing() as trace:
         asyncio.run(publish_over_a_socket(tmp_path, trace))
-    assert len(trace.functions) <= MAX_PUBLICATION_FUNCTIONS, "\n".join(trace.functions)
+    assert len(trace.functions) <= MAX_FUNCTIONS, "\n".join(trace.functions)
     assert len(trace.files) <= MAX_FILES, "\n".join(trace.files)
     # Threads and tasks take turns, so the order differs from run to run.
     heading = "One publication, from the socket to its acknowledged delivery"

@@ -124,10 +124,14 @@ class BrokerEnd:
 
     def hand_on(self, handler: Callable[[bytes], bool]) -> None:
         def take(frame: bytes) -> bool:
-            if isinstance(decode_request(frame), Publish):
-                # The only frames that are taken; one that is not is looked at twice.
+            # It may be answered before it is taken; one that is not taken is looked at twice.
+            is_publication = isinstance(decode_request(frame), Publish)
+            if is_publication:
                 self._watch.received(frame)
-            return handler(frame)
+            is_taken = handler(frame)
+            if is_taken and not is_publication:
+                self._watch.received(frame)
+            return is_taken
 
         self._link.to_broker.taker = take
 

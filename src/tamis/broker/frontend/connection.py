@@ -327,7 +327,7 @@ class Connection:
     # --- requests --------------------------------------------------------------------------------
 
     def _handle_now(self, data: bytes) -> bool:
-        """Handle a publication where it is read; return False if it has to wait for `run`."""
+        """Handle a frame where it is read; return False if it has to wait for `run`."""
         session, pacing = self._session, self._broker.pacing
         if (
             not self._is_receiving
@@ -344,10 +344,15 @@ class Connection:
             frame = REQUEST_DECODER.decode(data)
         except FRAME_ERRORS:
             return False
-        if type(frame) is not Publish:
+        if type(frame) is Publish:
+            self._begin_publication(session, frame)
+        elif (
+            type(frame) is not Acknowledge
+            or frame.up_to
+            or not session.acknowledge_now(frame.subscription, frame.sequences)
+        ):
             return False
         pacing.frames_of_latest += 1
-        self._begin_publication(session, frame)
         return True
 
     def _begin_publication(self, session: Session, frame: Publish) -> None:

@@ -436,16 +436,28 @@ class Session(Inspection, Queries, Advertising, Administration):
             self._services.acknowledgement_writer.note_reported(*self._telling)
             self._telling = None
 
-    async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
-        """Acknowledge events, so that they are not delivered again."""
+    def acknowledge_now(self, id_: str, sequences: Sequence[int]) -> bool:
+        """Acknowledge events that are all in flight; return False if it is not that simple."""
         services = self._services
         subscription = services.subscription_index.by_key.get((self.principal.name, id_))
-        may_move = subscription is not None and (
-            subscription.departure is not None or subscription.arrival is not None
-        )
-        if subscription is None or may_move or self.closed.done():
-            # What is acknowledged after it began to leave, its next home would not hear of.
-            subscription = self._find(id_)
+        if (
+            subscription is None
+            or subscription.departure is not None
+            or subscription.arrival is not None
+            or subscription.queue.is_shared
+            or self.rights.hides_anything
+            or self.closed.done()
+            or not subscription.queue.in_flight.keys() >= {*sequences}
+        ):
+            return False
+        known = subscription.queue.settle(sequences, 0)
+        services.metrics.acknowledged.inc(len(known))
+        return True
+
+    async def acknowledge(self, id_: str, sequences: Sequence[int] = (), up_to: int = 0) -> None:
+        """Acknowledge events, so that they are not delivered again."""
+        # What is acknowledged after it began to leave, its next home would not hear of.
+        services, subscription = self._services, self._find(id_)
         if subscription.queue.is_shared:
             sequences = self._own_among(subscription, sequences, up_to)
         if self.rights.hides_anything and not subscription.shows_all_to(self.rights):
