@@ -12,7 +12,8 @@ from typing import ParamSpec, TypeVar
 import pytest
 
 from tamis.broker.deliver.group_queues import GroupQueue
-from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, MemoryQueue, UnwrittenQueues
+from tamis.broker.deliver.memory_queue import MemoryQueue
+from tamis.broker.deliver.queues import DeliveryQueue, DiskQueue, UnwrittenQueues
 from tamis.ports import ThreadExecutor
 from tamis.storage import StateStore, Storage, StoredSubscription
 from waiting import let_others_run

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from tamis.access import Principal, Rights
-from tamis.broker.deliver.queues import DiskQueue, MemoryQueue
+from tamis.broker.deliver.memory_queue import MemoryQueue
+from tamis.broker.deliver.queues import DiskQueue
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.errors import TamisError

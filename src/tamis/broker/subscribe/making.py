@@ -14,7 +14,8 @@ import msgspec
 
 from tamis.access import FilterInMode, Principal, Rights
 from tamis.broker.deliver.group_queues import GroupQueue, OrderingKeys
-from tamis.broker.deliver.queues import DiskQueue, MemoryQueue, UnwrittenQueues
+from tamis.broker.deliver.memory_queue import MemoryQueue
+from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
 from tamis.broker.deliver.subscriptions import (
     ActiveSubscription,
     Extra,
