@@ -22,6 +22,7 @@ from tamis.broker.deliver import notifier as notifying
 from tamis.broker.deliver.attachments import may_read
 from tamis.broker.deliver.group_queues import GroupQueue
 from tamis.broker.deliver.notifier import Notifier
+from tamis.broker.deliver.preparation import DeliveryPreparer
 from tamis.broker.deliver.queues import DiskQueue, QueuedEvent, UnwrittenQueues
 from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import Matcher
@@ -182,12 +183,12 @@ class _Owner:
 @bug("a consumer sees what the subscription may see")
 def sight_of_the_subscription() -> Iterator[None]:
     def make(prepare: Any) -> Any:
-        def prepare_for_all(self: Notifier, subscription: Any, _: Any, *rest: Any) -> Any:
+        def prepare_for_all(self: DeliveryPreparer, subscription: Any, _: Any, *rest: Any) -> Any:
             return prepare(self, subscription, _Owner(subscription), *rest)
 
         return prepare_for_all
 
-    with replaced(Notifier, "_prepare", make):
+    with replaced(DeliveryPreparer, "prepare", make):
         yield
 
 

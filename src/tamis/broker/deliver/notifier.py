@@ -6,20 +6,20 @@ import asyncio
 import contextlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, Protocol
 
 import msgspec
 
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
-from tamis.broker.deliver.exact_checks import RESIDUE, UNCHECKED, ExactChecks
+from tamis.broker.deliver.exact_checks import ExactChecks
+from tamis.broker.deliver.preparation import DeliveryPreparer
 from tamis.broker.deliver.queues import (
     DeliveryOutcome,
     DiskQueue,
     InFlightEvent,
-    LostEvent,
     QueuedEvent,
 )
 from tamis.broker.deliver.subscriptions import ActiveSubscription
@@ -56,22 +56,6 @@ class FetchedEvents(list[Delivery]):
         self.dropped = 0
 
 
-class PreparedDeliveries(NamedTuple):
-    """Queued events, sorted by whether they can be sent."""
-
-    deliveries: list[Delivery]
-    sizes: list[int]
-    """The bytes of each delivery."""
-    taken: list[QueuedEvent]
-    """The queued events of the deliveries."""
-    gone: dict[int, str]
-    """Events that cannot be sent, with the reasons why they are lost."""
-    hidden: list[int]
-    """Events that no credential that has used the subscription may see any longer."""
-    left: list[QueuedEvent]
-    """Events that this reader may not see, but others may."""
-
-
 class DeferredEvents(Protocol):
     """Makes deferred matches pending."""
 
@@ -103,7 +87,7 @@ class Notifier:
         self._settings = settings
         self._metrics = metrics
         self._clock = clock
-        self._exactness = exactness
+        self._preparer = DeliveryPreparer(event_cache, acknowledgement_writer, exactness, metrics)
         self._steady_clock = steady_clock
         """Measures leases and pauses, whatever happens to the other clock."""
         self.deferred: DeferredEvents | None = None
@@ -289,8 +273,10 @@ class Notifier:
         queue = subscription.queue
         while taken:
             attachment.unsent, rights = taken, reader.rights
-            found = await self._find(subscription, taken)
-            deliveries, sizes, queued, *_ = self._prepare(subscription, reader, taken, found)
+            found = await self._preparer.find(subscription, taken)
+            deliveries, sizes, queued, *_ = self._preparer.prepare(
+                subscription, reader, taken, found
+            )
             sent = 0
             while sent < len(deliveries) and reader.rights is rights:
                 end, size = sent + 1, sizes[sent]
@@ -310,7 +296,7 @@ class Notifier:
             attachment.unsent = taken = queued[sent:]
 
     def _note_attempts(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
-        """Note and count what is sent; before that may wait, since acknowledgements need not."""
+        """Note and count what is sent; before sending waits: it may be acknowledged meanwhile."""
         queue, unwritten = attachment.subscription.queue, self._acknowledgement_writer.unwritten
         attachment.credit -= len(events)
         if attachment.manual and isinstance(queue, DiskQueue):
@@ -376,10 +362,10 @@ class Notifier:
                     subscription, reader, min(limit, MAX_EVENTS_PER_TAKE), now
                 )
                 try:
-                    found = await self._find(
+                    found = await self._preparer.find(
                         subscription, taken, lambda: loop.time() >= checked_until
                     )
-                    prepared = self._prepare(subscription, reader, taken, found)
+                    prepared = self._preparer.prepare(subscription, reader, taken, found)
                 except BaseException:
                     subscription.queue.return_taken(taken)
                     raise
@@ -537,7 +523,7 @@ class Notifier:
             return
         subscription.queue.settle([sequence], 0)
         if isinstance(stored, str):
-            self._lose(subscription, {sequence: stored})
+            self._preparer.lose(subscription, {sequence: stored})
             return
         self._metrics.dead.inc()
         letter = DeadLetter(
@@ -558,71 +544,6 @@ class Notifier:
         wait: float = self._settings.backoff_first * 2.0 ** min(attempts - 1, 30)
         return min(wait, self._settings.backoff_most)
 
-    # --- what is sent ----------------------------------------------------------------------------
-
-    async def _find(
-        self,
-        subscription: ActiveSubscription,
-        taken: Sequence[QueuedEvent],
-        is_late: Callable[[], bool] = lambda: False,
-    ) -> Sequence[StoredEvent | str]:
-        """Return events, checked exactly, or why they are lost.
-
-        Those that there is no time to check go back to the queue.
-        """
-        recent = [self._event_cache.recent.get(queued.sequence) for queued in taken]
-        if None not in recent and not subscription.is_checked:
-            return cast("list[StoredEvent | str]", recent)
-        found = await self._event_cache.find([queued.sequence for queued in taken])
-        found = await self._exactness.check(subscription, found, is_late)
-        late = [one for one, stored in zip(taken, found, strict=True) if stored == UNCHECKED]
-        subscription.queue.return_taken(late)
-        return found
-
-    def _prepare(
-        self,
-        subscription: ActiveSubscription,
-        reader: EventReader,
-        taken: Sequence[QueuedEvent],
-        found: Sequence[StoredEvent | str],
-    ) -> PreparedDeliveries:
-        """Return what a reader may see of events, by its rights as they are now."""
-        prepared = PreparedDeliveries([], [], [], {}, [], [])
-        if subscription.is_suspended:
-            subscription.queue.return_taken(taken)
-            return prepared
-        rights, in_flight = reader.rights, subscription.queue.in_flight
-        for queued, stored in zip(taken, found, strict=True):
-            if queued.sequence not in in_flight:
-                # It was settled meanwhile, or not checked in time.
-                continue
-            if isinstance(stored, str):
-                prepared.gone[queued.sequence] = stored
-                continue
-            payload = stored.payload
-            data: bytes | None = payload.text
-            if rights.hides_anything:
-                data = visible_data(subscription.filter_at(stored.sequence), rights, payload)
-            if data is not None:
-                prepared.taken.append(queued)
-                prepared.sizes.append(len(data))
-                raw, attempt = msgspec.Raw(data), queued.attempts + 1
-                shown = Delivery(
-                    stored.sequence, stored.time, stored.publisher, raw, attempt, payload.format
-                )
-                prepared.deliveries.append(shown)
-            elif is_visible(subscription, subscription.rights, stored):
-                prepared.left.append(queued)
-            else:
-                prepared.hidden.append(queued.sequence)
-        if prepared.gone:
-            self._lose(subscription, prepared.gone)
-        if prepared.hidden:
-            self._acknowledgement_writer.discard(subscription, prepared.hidden)
-        if prepared.left:
-            subscription.queue.leave(prepared.left, rights.digest)
-        return prepared
-
     async def visible_among(
         self, subscription: ActiveSubscription, reader: EventReader, sequences: Sequence[int]
     ) -> list[int]:
@@ -633,23 +554,6 @@ class Notifier:
             for stored in found
             if isinstance(stored, StoredEvent) and is_visible(subscription, reader.rights, stored)
         ]
-
-    def _lose(self, subscription: ActiveSubscription, gone: Mapping[int, str]) -> None:
-        """Give up events that cannot be sent, with the reasons, or that do not match exactly."""
-        residue = [one for one, reason in gone.items() if reason == RESIDUE]
-        if residue:
-            self._acknowledgement_writer.discard(subscription, residue)
-            subscription.residue += len(residue)
-            self._metrics.residue.inc(len(residue))
-            gone = {one: reason for one, reason in gone.items() if reason != RESIDUE}
-        number = subscription.number
-        lost = {one: LostEvent(number, one, reason) for one, reason in gone.items()}
-        subscription.queue.settle([*gone], 0)
-        if isinstance(subscription.queue, DiskQueue):
-            self._acknowledgement_writer.write(subscription, lost)
-            return
-        for one in lost.values():
-            self._acknowledgement_writer.count_lost(subscription, 1, one.reason)
 
 
 def _is_unsent(sequence: int, sent: InFlightEvent) -> bool:
