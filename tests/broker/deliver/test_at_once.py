@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -27,6 +28,9 @@ class DirectCollectingSink(CollectingSink):
             self.frames.append(frame)
             self.on_sent()
         return self.is_ready
+
+    def has_got(self, count: int) -> bool:
+        return len(self.sequences()) == count
 
     def sequences(self) -> list[int]:
         frames = [frame for frame in self.frames if isinstance(frame, Deliver)]
@@ -86,3 +90,48 @@ async def test_nothing_is_sent_at_once_after_an_attachment_is_stopped_or_has_no_
         attachment.credit = 10
         broker.notifier.send_at_once(subscription)
         assert len(sink.frames) == 1
+
+
+@run_async
+async def test_the_task_sleeps_while_events_are_sent_at_once_and_acknowledged(
+    tmp_path: Path,
+) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session, sink = await broker.authenticate(None), DirectCollectingSink()
+        attachment = await attached(session, sink)
+        [wake_up] = attachment.subscription.queue.listeners
+        with patch.object(wake_up, "set") as woken:
+            for number in range(1, 4):
+                await session.publish([b"{}"])
+                await eventually_async(partial(sink.has_got, number))
+                assert session.acknowledge_now("all", sink.sequences()[-1:])
+        woken.assert_not_called()
+
+
+@run_async
+async def test_an_acknowledgement_that_makes_room_wakes_the_task(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path, window=2)) as broker:
+        session, sink = await broker.authenticate(None), DirectCollectingSink()
+        await attached(session, sink, credit=100)
+        for _ in range(6):
+            await session.publish([b"{}"])
+        await broker.matcher.drained()
+        for number in range(2, 7):
+            await eventually_async(partial(sink.has_got, number))
+            assert session.acknowledge_now("all", [sink.sequences()[number - 2]])
+        assert sink.sequences() == sorted(set(sink.sequences()))
+
+
+@run_async
+async def test_what_is_not_in_flight_is_not_acknowledged_at_once(tmp_path: Path) -> None:
+    async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+        session, sink = await broker.authenticate(None), DirectCollectingSink()
+        attachment = await attached(session, sink)
+        await session.publish([b"{}"])
+        await eventually_async(lambda: sink.frames)
+        [sequence] = sink.sequences()
+        assert not session.acknowledge_now("all", [sequence, sequence + 1])
+        assert not session.acknowledge_now("another", [sequence])
+        assert [*attachment.subscription.queue.in_flight] == [sequence]
+        assert session.acknowledge_now("all", [sequence])
+        assert not attachment.subscription.queue.in_flight

@@ -25,7 +25,7 @@ from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.matching.evaluate import metering
 from tamis.storage import EventLog
-from waiting import eventually_async
+from waiting import eventually_async, let_others_run
 
 ALL = "[roles.all]\nsee = true\npublish = true\n"
 # RE2's automaton does not help with this pattern and this text, and it takes 0.4 s.
@@ -171,6 +171,24 @@ async def test_subscribing_again_finds_all_that_was_not_matched(
             got += await fetched(ann, "s", wait=5.0)
         assert got == [SLOW_EVENT, matching, matching, {"t": f"a{'-' * 40}b3"}]
         assert (await ann.subscription("s")).start == 1
+
+
+@run_async
+async def test_who_acknowledges_the_last_event_hears_of_the_suspension(tmp_path: Path) -> None:
+    async with broker_fixture(tmp_path, ALL, pattern_burst=0.02) as fixture:
+        ann, collector = await fixture.login("ann", "all"), Collector()
+        await add_neighbour(fixture)
+        await subscribe(ann, SLOW, "s")
+        await publish(ann, {"t": f"a{'.' * 40}b3"})
+        await publish(ann, SLOW_EVENT)
+        await settle(fixture)
+        await ann.attach("s", collector, credit=10, acknowledge="manual")
+        await eventually_async(lambda: collector.got)
+        await let_others_run()
+        assert not collector.end
+        assert ann.acknowledge_now("s", [1])
+        await eventually_async(lambda: collector.end)
+        assert collector.end.startswith("suspended from event 2 on")
 
 
 @run_async
