@@ -468,11 +468,13 @@ class Connection:
                 if not self.send_now(answer):
                     await self.send(answer)
         except Exception as error:
-            self._finish(_end(error))
+            # What is left of it when the loop has closed fails, and nobody is to hear of it.
+            if not done.get_loop().is_closed():
+                self._finish(_end(error))
         finally:
             self._publication_bytes -= size
             del self._publications[done]
-            # What is left of it when the loop has closed wakes nobody.
+            # Nor does that wake anybody.
             with contextlib.suppress(RuntimeError, asyncio.InvalidStateError):
                 done.set_result(None)
 
