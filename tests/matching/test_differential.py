@@ -74,6 +74,7 @@ def paths_of_all_sorts(rng: Random) -> Iterator[None]:
             "MAX_RECOMPILED_SUBSCRIPTIONS",
             rng.choice((collection.MAX_RECOMPILED_SUBSCRIPTIONS, 0)),
         ),
+        patch.object(collection, "MAX_FEW_TESTS", rng.choice((collection.MAX_FEW_TESTS, 0, 1_000))),
         patch.object(collection, "MAX_SEGMENTS", rng.choice((collection.MAX_SEGMENTS, 2))),
         patch.object(
             evaluation,

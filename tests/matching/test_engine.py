@@ -193,3 +193,25 @@ def test_a_filter_too_wide_for_a_diagram_stays_a_graph_and_is_right() -> None:
     wanted = [name for name, text in (("wide", wide), ("tall", tall)) if parse(text).matches(event)]
     assert engine.match(event) == wanted
     assert "tall" in wanted
+
+
+def test_a_few_that_are_compiled_are_tried_by_a_single_event_as_long_as_they_are_all() -> None:
+    now = 0.0
+    engine = Engine(clock=lambda: now)
+    for number in range(3):
+        engine.add(number, f"x > {number}", expires_at=10.0 if number == 2 else None)
+    event = {"x": 9}
+    # A batch compiles them.
+    assert [*engine.match_batch([event] * 100)][0] == [0, 1, 2]
+    assert len(engine._collection.state.few) == 3
+    assert engine.match(event) == [0, 1, 2]
+    now = 11.0
+    assert engine.match(event) == [0, 1]
+    engine.remove(1)
+    assert engine.match(event) == [0]
+    engine.add(1, "x < 0")
+    assert engine.match(event) == [0]
+    for number in range(20, 40):
+        engine.add(number, "x > 8")
+    assert [*engine.match_batch([event] * 100)][0] == engine.match(event) == [0, *range(20, 40)]
+    assert not engine._collection.state.few

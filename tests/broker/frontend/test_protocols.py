@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
@@ -67,3 +68,36 @@ async def _received() -> int:
     await eventually_async(lambda: received == FRAMES)
     here.close()
     return received
+
+
+def test_of_two_that_wait_to_send_neither_is_taken_for_disconnected() -> None:
+    """What the first one sends may fill the buffer again before the second has its turn."""
+    with asyncio.Runner() as runner:
+        assert runner.run(_sent_by_two()) == [b"first", b"second"]
+
+
+async def _sent_by_two() -> list[bytes]:
+    """Let two wait for a socket that takes one message at a time; return what was sent."""
+    loop, sent = asyncio.get_running_loop(), list[bytes]()
+    config = ServerConfig(None, BrokerSettings(), loop="none", log_config=None)
+    protocol = WebSocketProtocol(config, ServerState(), {}, loop)
+    protocol.conn = MagicMock(data_to_send=lambda: [sent.pop()])
+    protocol.conn.send_text.side_effect = sent.append
+    written = list[bytes]()
+
+    def write(data: bytes) -> None:
+        written.append(data)
+        protocol.pause_writing()
+
+    protocol.transport = MagicMock(write=write)
+    protocol.handshake_complete = True
+    protocol.pause_writing()
+    both = [
+        asyncio.create_task(protocol.send({"type": "websocket.send", "bytes": data}))
+        for data in (b"first", b"second")
+    ]
+    while not all(task.done() for task in both):
+        await asyncio.sleep(0)  # so that both wait
+        protocol.resume_writing()
+    await asyncio.gather(*both)
+    return written

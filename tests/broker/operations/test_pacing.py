@@ -10,15 +10,16 @@ import pytest
 from broker.authorization_fixture import run_async
 from tamis.broker.operations.activity import RATE_SECONDS
 from tamis.broker.operations.pacing import (
+    AGAIN_SECONDS,
     BURST_SECONDS,
     BUSY_SHARE,
-    DOUBLINGS,
     FAIR_FACTOR,
-    FRAME_SECONDS,
-    GROWTH_SECONDS,
     LATE_SECONDS,
+    LONG_SECONDS,
     LOOK_SECONDS,
+    MAX_KNOWN,
     MAX_WAIT_SECONDS,
+    PACED_SECONDS,
     PACED_SHARE,
     REFUSED_SECONDS,
     SECONDS_PER_BYTE,
@@ -28,7 +29,7 @@ from tamis.broker.operations.pacing import (
     STRANGER_SHARE,
     PrincipalPacing,
     Strangers,
-    _GrowingShare,
+    _PacedTime,
 )
 from tamis.errors import RefusedError
 from waiting import eventually_async, let_others_run
@@ -225,7 +226,7 @@ async def test_whoever_is_alone_does_not_pause_unless_alone() -> None:
 def pace(pacing: PrincipalPacing, now: float, *principals: str) -> None:
     """Pace principals with the least share, for longer than a test takes."""
     for principal in principals:
-        pacing._limits[principal] = _GrowingShare(now, 1e9)
+        pacing._paced[principal] = _PacedTime(1e9, now + 1e9)
     pacing.paced_until = 1e9
 
 
@@ -265,7 +266,7 @@ async def test_the_price_of_a_piece_of_work_grows_with_the_square_of_its_length(
 @run_async
 async def test_one_long_piece_of_work_paces_whoever_is_not_alone_and_counts() -> None:
     machine = Machine()
-    machine.pacing.charge_piece("ann", LATE_SECONDS)
+    machine.pacing.charge_piece("ann", LONG_SECONDS)
     assert not machine.pacing.is_paced("ann")
     machine.pacing.charge_piece("ann", 3 * LATE_SECONDS)
     assert machine.pacing.is_paced("ann")
@@ -295,37 +296,44 @@ async def test_a_busy_broker_paces_although_its_loop_is_never_late() -> None:
 
 
 @run_async
-async def test_a_share_grows_again_and_more_slowly_each_time_that_it_was_too_much() -> None:
-    machine = Machine()
-    for growth in (5, 10, 20, 40, 80, 160, 160):
+async def test_who_makes_the_broker_late_again_soon_is_paced_twice_as_long() -> None:
+    machine, lengths = Machine(), []
+    for _ in range(5):
         be_active(machine.pacing, "ann", "bob")
-        machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
-        begun = machine.now
-        for doublings in range(3):
-            be_active(machine.pacing, "ann", "bob")
-            share = machine.pacing._share("ann", machine.now)
-            assert share == pytest.approx(2**doublings * PACED_SHARE)
-            machine.now += growth
-        assert machine.now == begun + 3 * growth
+        machine.pacing.charge_piece("ann", 1.5 * LONG_SECONDS)
+        # What is on its way when pacing begins does not make it last longer.
+        machine.pacing.charge_piece("ann", 1.5 * LONG_SECONDS)
+        lengths.append(machine.pacing._paced["ann"].until - machine.now)
+        machine.now += lengths[-1] + 0.9 * AGAIN_SECONDS
+        be_active(machine.pacing, "ann", "bob")
+        assert not machine.pacing.is_paced("ann")
+    assert lengths == pytest.approx([20, 40, 80, 160, 160])
+    machine.now += AGAIN_SECONDS
     be_active(machine.pacing, "ann", "bob")
-    assert machine.pacing.is_paced("ann")
-    machine.now += (DOUBLINGS - 3) * 160
-    be_active(machine.pacing, "ann", "bob")
-    assert not machine.pacing.is_paced("ann")
-    # After a long time all is forgotten.
-    machine.now += DOUBLINGS * 160
-    be_active(machine.pacing, "ann", "bob")
-    machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
-    assert machine.pacing._limits["ann"].growth == GROWTH_SECONDS
+    machine.pacing.charge_piece("ann", 1.5 * LONG_SECONDS)
+    assert machine.pacing._paced["ann"].seconds == PACED_SECONDS
 
 
 @run_async
-async def test_what_is_on_its_way_when_pacing_begins_does_not_make_it_last_longer() -> None:
+async def test_those_who_were_to_blame_are_forgotten_when_they_are_many() -> None:
     machine = Machine()
-    for _ in range(10):
-        machine.pacing.charge_piece("ann", 1.5 * LATE_SECONDS)
-        machine.now += 0.1
-    assert machine.pacing._limits["ann"].growth == GROWTH_SECONDS
+    for number in range(2 * MAX_KNOWN):
+        machine.pacing.charge_piece(f"cid-{number}", 3 * LATE_SECONDS)
+    assert len(machine.pacing._paced) == MAX_KNOWN
+    assert len(machine.pacing._free_at) <= MAX_KNOWN
+
+
+@run_async
+async def test_what_a_long_piece_costs_beyond_what_it_took_is_nobody_elses_blame() -> None:
+    machine = Machine()
+    be_active(machine.pacing, "cid")
+    for _ in range(20):
+        machine.pacing.charge("ann", 0.5 * LOOK_SECONDS)
+        # By its price it would be the heaviest.
+        machine.pacing.charge_piece("bob", 0.9 * LONG_SECONDS)
+        machine.look(LOOK_SECONDS, share=1.1 * BUSY_SHARE)
+    assert machine.pacing.is_paced("ann")
+    assert not machine.pacing.is_paced("bob")
 
 
 @run_async
@@ -356,7 +364,7 @@ async def test_frames_that_are_not_noted_one_by_one_count() -> None:
     for _ in range(20):
         machine.pacing.note("ann")
         # Those of a connection that is alone in sending for a moment.
-        machine.pacing.frames_of_latest += round(0.7 * LOOK_SECONDS / FRAME_SECONDS)
+        machine.pacing.unnoted_seconds += 0.7 * LOOK_SECONDS
         machine.pacing.note("bob")
         machine.look(LOOK_SECONDS, share=1.1 * BUSY_SHARE)
     assert machine.pacing.is_paced("ann")
@@ -444,7 +452,7 @@ async def test_a_wait_ends_with_the_pacing() -> None:
     waiting = asyncio.create_task(ask(pacing, "ann"))
     await asyncio.sleep(0.1)  # so that it waits
     assert not waiting.done()
-    pacing._limits.clear()
+    pacing._paced.clear()
     assert await waiting < 3
 
 

@@ -260,9 +260,12 @@ class Notifier:
             # The task meets the same error, which ends the attachment.
             is_sent = False
         if is_sent:
-            self._note_attempts(attachment, [event])
-            if not attachment.manual:
-                self._settle_sent(attachment, [event])
+            attachment.credit -= 1
+            if attachment.manual and isinstance(queue, DiskQueue):
+                queue.unwritten[event.sequence] = queue.in_flight[event.sequence]
+                self._acknowledgement_writer.unwritten.queues[queue] = None
+                self._acknowledgement_writer.unwritten.work.set()
+            self._note_sent(attachment, [event])
         else:
             queue.return_taken(taken)
         return is_sent
@@ -287,22 +290,22 @@ class Notifier:
                 if not events:
                     sent = end
                     continue
-                self._note_attempts(attachment, events)
+                attachment.credit -= len(events)
+                if attachment.manual and isinstance(queue, DiskQueue):
+                    # Before they are sent: their acknowledgements may arrive before sending ends.
+                    queue.unwritten.update(
+                        {one.sequence: queue.in_flight[one.sequence] for one in events}
+                    )
+                    self._acknowledgement_writer.unwritten.queues[queue] = None
+                    self._acknowledgement_writer.unwritten.work.set()
                 attachment.unsent = queued[end:]
                 await sink.send(Deliver(subscription=subscription.stored.name, events=events))
-                if not attachment.manual:
-                    self._settle_sent(attachment, events)
+                self._note_sent(attachment, events)
                 sent = end
             attachment.unsent = taken = queued[sent:]
 
-    def _note_attempts(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
-        """Note and count what is sent; before sending waits: it may be acknowledged meanwhile."""
-        queue, unwritten = attachment.subscription.queue, self._acknowledgement_writer.unwritten
-        attachment.credit -= len(events)
-        if attachment.manual and isinstance(queue, DiskQueue):
-            queue.unwritten.update({one.sequence: queue.in_flight[one.sequence] for one in events})
-            unwritten.queues[queue] = None
-            unwritten.work.set()
+    def _note_sent(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
+        """Count what was sent, and settle it unless the subscriber does."""
         self._metrics.delivered.inc(len(events))
         self._metrics.redelivered.inc(sum([one.attempt > 1 for one in events]))
         now, waits = self._clock(), self._metrics.delivery_seconds
@@ -311,12 +314,10 @@ class Notifier:
         for stored_at, count in Counter([one.time for one in events]).items():
             waits.counts[bisect_left(waits.bounds, now - stored_at)] += count
             waits.sum += max(0.0, now - stored_at) * count
-
-    def _settle_sent(self, attachment: Attachment, events: Sequence[Delivery]) -> None:
-        """Settle what was sent to a subscriber that does not."""
-        held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
-        known = attachment.subscription.queue.settle([one.sequence for one in held], 0)
-        self._metrics.acknowledged.inc(len(known))
+        if not attachment.manual:
+            held = [one for one in events if attachment.holds(one.sequence, one.attempt)]
+            known = attachment.subscription.queue.settle([one.sequence for one in held], 0)
+            self._metrics.acknowledged.inc(len(known))
 
     def _count_overflow(self, subscription: ActiveSubscription) -> None:
         count, subscription.queue.dropped = subscription.queue.dropped, 0

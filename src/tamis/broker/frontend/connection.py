@@ -20,6 +20,7 @@ from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.frontend.streams import DirectSocket
 from tamis.broker.operations.health import storage_refusal
 from tamis.broker.operations.logs import get_logger
+from tamis.broker.operations.pacing import FRAME_SECONDS, SECONDS_PER_BYTE
 from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
 from tamis.broker.sessions import Session
 from tamis.errors import DisconnectedError, ProtocolError, RefusedError, StorageError
@@ -187,8 +188,8 @@ class Connection:
                     self._reader = task
                     await pacing.wait_for_frame(session.principal.name, session.closed, len(data))
                     self._reader = None
-                else:
-                    pacing.frames_of_latest += 1
+                elif session is not None:
+                    pacing.unnoted_seconds += FRAME_SECONDS + len(data) * SECONDS_PER_BYTE
                 if len(data) > self._settings.largest_frame:
                     self._finish(_refusal(self._too_large(data)))
                     break
@@ -352,7 +353,7 @@ class Connection:
             or not session.acknowledge_now(frame.subscription, frame.sequences)
         ):
             return False
-        pacing.frames_of_latest += 1
+        pacing.unnoted_seconds += FRAME_SECONDS + len(data) * SECONDS_PER_BYTE
         return True
 
     def _begin_publication(self, session: Session, frame: Publish) -> None:

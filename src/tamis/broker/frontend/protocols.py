@@ -46,6 +46,9 @@ PIECE_SECONDS: Final = 0.0003
 FIRST_PIECE_BYTES: Final = 2 * 1024
 MIN_PIECE_BYTES: Final = 256
 MAX_PIECE_BYTES: Final = 32 * 1024
+# How many frames of one read are handled where they are read; the others take turns with those of
+# other connections.
+MAX_HANDLED_AT_ONCE: Final = 4
 # After a piece without a whole message, such as pings, the pause is a multiple of what it took.
 PAUSES_PER_PIECE: Final = 9
 # A client whose credential is revoked may ignore that the connection is closed.
@@ -354,7 +357,8 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
     _stall_timer: WriteStallTimer | None = None
     _quiet_timer: asyncio.TimerHandle | None = None
     _handler: Callable[[bytes], bool] | None = None
-    _has_handled = False
+    _handled = 0
+    """How many frames of this piece were handled where they were read."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take over a connection; large messages are for clients that are known."""
@@ -397,10 +401,10 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         piece = bytes(self._unparsed[: self._piece_bytes])
         del self._unparsed[: self._piece_bytes]
         # Not by the loop's clock: uvloop's counts milliseconds.
-        begun, self._has_handled = time.thread_time(), False
+        begun, self._handled = time.thread_time(), 0
         super().data_received(piece)
         seconds = time.thread_time() - begun
-        if not self._has_handled:
+        if not self._handled:
             fitting = int(len(piece) * PIECE_SECONDS / (seconds + 1e-6))
             self._piece_bytes = min(max(fitting, MIN_PIECE_BYTES), MAX_PIECE_BYTES)
         if self._unparsed:
@@ -421,15 +425,16 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def handle_text(self, event: Frame) -> None:
         """Take a message, or its first part, as bytes: the decoder of frames checks the text."""
-        # While more is to be parsed, all of it waits, so that no turn takes long.
+        # While more is to be parsed, all of it waits, and so do many: no turn may take long.
         if (
             self._handler is not None
+            and self._handled < MAX_HANDLED_AT_ONCE
             and event.fin
             and self.queue.empty()
             and not (self._unparsed or self.close_sent)
             and self._handler(cast("bytes", event.data))
         ):
-            self._has_handled = True
+            self._handled += 1
         else:
             self.handle_bytes(event)
 
@@ -455,7 +460,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
                 if message["code"] == REVOKED:
                     self.loop.call_later(REVOKED_SECONDS, self.transport.abort)
             return
-        await self.writable.wait()
+        # Whoever else waited may have filled the buffer again.
+        while not self.writable.is_set():
+            await self.writable.wait()
         if not self.send_now(message["bytes"] or b""):
             raise ClientDisconnected
 

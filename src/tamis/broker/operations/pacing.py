@@ -6,8 +6,8 @@ its events. A client that asks as fast as it can over many connections would fil
 loop. So the loop measures how late its own work makes it, and how busy the process. If it is late
 or busy and others are active, the one that most of the work was for is paced: after a piece of work
 it pauses for a multiple of what the piece took. All kinds of work are paid for from one budget. It
-may do as much as others do; if that is little, it gets a small share, which grows again as long as
-nothing is late or busy because of it, and more slowly each time that it was.
+may do as much as others do, and gets a small share at the least. That ends after a while; whoever
+then makes the broker late or busy again is paced for longer.
 
 Nobody waits who stays within its share: one may do some work at once and pay for it in time that
 passes anyway.
@@ -28,7 +28,7 @@ import time
 from collections.abc import Callable, Coroutine, Generator
 from enum import Enum
 from functools import partial
-from math import exp2, inf, log2
+from math import inf
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from tamis.broker.operations.activity import PrincipalActivity
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 LOOK_SECONDS: Final = 0.01
 LATE_SECONDS: Final = 0.002
+LONG_SECONDS: Final = 0.001
+"""A piece of work of this length makes others late by itself."""
 LATE_LOOKS: Final = 20
 """Within how many looks the loop has to be late twice."""
 BUSY_SHARE: Final = 0.6
@@ -51,17 +53,20 @@ BUSY_LOOKS: Final = 5
 """Over how many looks that part is averaged."""
 BLAMED_PART: Final = 0.25
 """The part of the work of a moment that was for somebody who is to blame for it."""
-PACED_SHARE: Final = 0.06
-"""The part of the event loop's time that a principal gets at the least when it begins to be paced.
+PACED_SHARE: Final = 0.04
+"""The part of the event loop's time that a principal gets at the least while it is paced.
 
 It is so small that events of others rarely meet a piece of its work.
 """
-GROWTH_SECONDS: Final = 5.0
-"""How long it takes until a principal gets twice as much again."""
-MAX_GROWTH_SECONDS: Final = 160.0
-"""Twice as long each time that it made the broker late or busy by what it got."""
-DOUBLINGS: Final = -log2(PACED_SHARE)
-"""After which it gets everything, and is not paced any more."""
+PACED_SECONDS: Final = 20.0
+"""How long a principal is paced after it was to blame.
+
+So long that the time until a flood is noticed is below one hundredth of it.
+"""
+MAX_PACED_SECONDS: Final = 160.0
+"""Twice as long each time that it is to blame again soon after that has ended."""
+AGAIN_SECONDS: Final = 10.0
+"""Up to so long after the end it is again: one may rest between two floods."""
 FAIR_FACTOR: Final = 1.5
 """How much more than others a principal may use while it is paced: clients alike must not wait."""
 SHORT_SECONDS: Final = 0.0003
@@ -106,26 +111,11 @@ IDLE_SECONDS: Final = 2.0
 """How long after the last question nobody looks how late the loop is any more."""
 
 
-class _GrowingShare(NamedTuple):
-    """What a principal gets at the least: little at first, then more and more."""
+class _PacedTime(NamedTuple):
+    """How long a principal is paced, and until when."""
 
-    since: float
-    growth: float
-    """The time in which it doubles."""
-
-    def share(self, now: float) -> float:
-        """Return the part of the event loop's time that it gets."""
-        return PACED_SHARE * exp2(min(DOUBLINGS, (now - self.since) / self.growth))
-
-    @property
-    def until(self) -> float:
-        """Return when that is all of it."""
-        return self.since + DOUBLINGS * self.growth
-
-    @property
-    def forgotten_at(self) -> float:
-        """Return until when it matters that there was a limit."""
-        return self.since + 2 * DOUBLINGS * self.growth
+    seconds: float
+    until: float
 
 
 class Strangers(Enum):
@@ -153,8 +143,8 @@ class PrincipalPacing:
         self.latest = ""
         """The principal that was active last."""
         self.latest_at = -inf
-        self.frames_of_latest = 0
-        """How many frames it has sent that were not noted, which is cheaper."""
+        self.unnoted_seconds = 0.0
+        """The price of its frames that were not noted one by one, which is cheaper."""
         self._activity = PrincipalActivity()
         self._strangers_free_at = dict.fromkeys(Strangers, -inf)
         """When strangers have paid for what they were answered."""
@@ -162,10 +152,12 @@ class PrincipalPacing:
         """When each principal has paid for its work."""
         self.paced_until = -inf
         """Until when somebody may have to wait."""
-        self._limits: dict[str, _GrowingShare] = {}
-        """What each principal gets at the least that has made the broker late or busy."""
+        self._paced: dict[str, _PacedTime] = {}
+        """The principals that have made the broker late or busy, the latest last."""
         self._latest_work: dict[str, float] = {}
-        """What was lately done for each principal; that fades with every look."""
+        """The work that was lately done for each principal; that fades with every look."""
+        self._latest_use = 0.0
+        """The processor time of all, which fades likewise."""
         self._asked_at = -inf
         self._looked_at, self._used, self._used_here = clock(), process_time(), thread_time()
         """When the loop last looked, and the processor time until then."""
@@ -178,17 +170,16 @@ class PrincipalPacing:
     def note(self, principal: str) -> float:
         """Note that a principal is active now; return the time."""
         now = self._now()
-        if self.frames_of_latest:
-            self._charge_for_frames()
+        if self.unnoted_seconds:
+            self._charge_unnoted()
         self.latest, self.latest_at = principal, now
         self._activity.note(principal, now)
         return now
 
     def is_paced(self, principal: str) -> bool:
         """Return whether a principal must leave time to others now."""
-        now = self._now()
-        limit = self._limits.get(principal)
-        return limit is not None and now < limit.until and not self.is_alone(principal)
+        now, paced = self._now(), self._paced.get(principal)
+        return paced is not None and now < paced.until and not self.is_alone(principal)
 
     def is_alone(self, principal: str) -> bool:
         """Return whether nobody else is active."""
@@ -275,53 +266,52 @@ class PrincipalPacing:
 
     def _share(self, principal: str, now: float) -> float:
         """Return the part of the event loop's time that a principal gets while it is paced."""
-        limit = self._limits.get(principal)
-        least = PACED_SHARE if limit is None else limit.share(now)
-        return max(least, FAIR_FACTOR * self._activity.use_of_others(principal, now))
+        return max(PACED_SHARE, FAIR_FACTOR * self._activity.use_of_others(principal, now))
 
     def charge_piece(self, principal: str, seconds: float) -> None:
         """Note a piece of work that nothing interrupted; one that is long makes others late."""
-        if seconds > LATE_SECONDS and not self.is_alone(principal):
+        if seconds > LONG_SECONDS and not self.is_alone(principal):
             self._pace(principal, self._now())
-        self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS))
+        self.charge(principal, seconds * max(1.0, seconds / SHORT_SECONDS), seconds)
 
-    def charge(self, principal: str, seconds: float) -> None:
-        """Note some work of a principal; only what is done while it is paced must be paid for."""
+    def charge(self, principal: str, seconds: float, took: float | None = None) -> None:
+        """Note some work of a principal; only what is done while it is paced must be paid for.
+
+        `seconds` is the price, which may be more than it `took`.
+        """
         now = self._now()
         self._activity.note_use(principal, now, seconds)
-        self._latest_work[principal] = self._latest_work.get(principal, 0.0) + seconds
+        work = seconds if took is None else took
+        self._latest_work[principal] = self._latest_work.get(principal, 0.0) + work
         if not self.is_paced(principal):
             self._free_at.pop(principal, None)
             return
         paid_at = self._due(principal) + seconds / self._share(principal, now)
         self._free_at[principal] = min(paid_at, now + MAX_DEBT_SECONDS)
 
-    def _charge_for_frames(self) -> None:
-        count, self.frames_of_latest = self.frames_of_latest, 0
-        self.charge(self.latest, count * FRAME_SECONDS)
+    def _charge_unnoted(self) -> None:
+        seconds, self.unnoted_seconds = self.unnoted_seconds, 0.0
+        self.charge(self.latest, seconds)
 
     def _pace(self, principal: str, now: float) -> None:
         """Pace a principal from now on; it is to blame for what others wait for."""
-        limit = self._limits.pop(principal, None)
-        growth = GROWTH_SECONDS
-        if limit is not None and now < limit.forgotten_at:
-            # What it gets when it begins is not too much, but it may still have work on its way.
-            is_again = limit.share(now) >= 2 * PACED_SHARE
-            growth = min(limit.growth * (1 + is_again), MAX_GROWTH_SECONDS)
-        # The latest is the last, so the first is the one to forget.
-        self._limits[principal] = limit = _GrowingShare(now, growth)
-        if len(self._limits) > MAX_KNOWN:
-            forgotten = next(iter(self._limits))
-            del self._limits[forgotten]
+        paced, seconds = self._paced.pop(principal, None), PACED_SECONDS
+        if paced is not None and now < paced.until + AGAIN_SECONDS:
+            # Before the end, it may be work that was on its way.
+            seconds = min(paced.seconds * (1 + (now >= paced.until)), MAX_PACED_SECONDS)
+        self._paced[principal] = _PacedTime(seconds, now + seconds)
+        self.paced_until = max(self.paced_until, now + seconds)
+        if len(self._paced) > MAX_KNOWN:
+            forgotten = next(iter(self._paced))
+            del self._paced[forgotten]
             self._free_at.pop(forgotten, None)
-        self.paced_until = max(self.paced_until, limit.until)
 
-    def _blame(self, work: float, now: float) -> None:
+    def _blame(self, now: float) -> None:
         """Pace the one that most of the latest work was for, if it was much of it."""
         heaviest = max(self._latest_work, key=self._latest_work.__getitem__, default=None)
         if (
             heaviest is not None
-            and self._latest_work[heaviest] >= BLAMED_PART * work
+            and self._latest_work[heaviest] >= BLAMED_PART * self._latest_use
             and self._activity.has_others(heaviest, now)
         ):
             self._pace(heaviest, now)
@@ -338,8 +328,8 @@ class PrincipalPacing:
 
     def _look(self, due: float) -> None:
         """Measure how late this call is, and how busy the process; stop once nobody asks."""
-        if self.frames_of_latest:
-            self._charge_for_frames()
+        if self.unnoted_seconds:
+            self._charge_unnoted()
         now, used, used_here = self.clock(), self._process_time(), self._thread_time()
         # What other processes of the machine take, nobody here could leave to others.
         late = min(now - due, used_here - self._used_here)
@@ -347,10 +337,12 @@ class PrincipalPacing:
         self._lateness = max(0.0, self._lateness - 1 / LATE_LOOKS) + is_late
         share = (used - self._used) / max(now - self._looked_at, LOOK_SECONDS)
         self._busy_share += (share - self._busy_share) / BUSY_LOOKS
+        self._latest_use += used - self._used
         self._looked_at, self._used, self._used_here = now, used, used_here
         if (is_late and self._lateness > 1) or self._busy_share > BUSY_SHARE:
-            self._blame(self._busy_share * BUSY_LOOKS * LOOK_SECONDS, now)
+            self._blame(now)
         fading = 1 - 1 / BUSY_LOOKS
+        self._latest_use *= fading
         self._latest_work = {
             one: fading * work for one, work in self._latest_work.items() if work > MIN_WORK_SECONDS
         }
