@@ -164,8 +164,7 @@ def test_after_a_body_that_was_refused_unread_the_next_one_may_be_slow(
         assert status_of(connection) == 403
         connection.sendall(b" " * SIZE)
         connection.sendall(head_of(tokens["all"], len(event)) + event[:4])
-        # Longer than the rest of the first body might have taken.
-        time.sleep(LINGER_SECONDS + 0.5)
+        time.sleep(LINGER_SECONDS + 0.5)  # longer than the rest of the first body might take
         connection.sendall(event[4:])
         assert status_of(connection) == 200
 
