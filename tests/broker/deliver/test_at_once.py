@@ -11,6 +11,8 @@ from broker.authorization_fixture import run_async, subscribe
 from broker.deliver.test_notifier import CollectingSink
 from tamis.broker import Attachment, Broker, BrokerSettings, Session
 from tamis.broker.match import matcher
+from tamis.broker.match.matcher import MIN_BATCH_EVENTS
+from tamis.broker.publish.committer import MAX_EVENTS_AHEAD
 from tamis.protocol import Deliver
 from waiting import eventually_async
 
@@ -135,3 +137,8 @@ async def test_what_is_not_in_flight_is_not_acknowledged_at_once(tmp_path: Path)
         assert [*attachment.subscription.queue.in_flight] == [sequence]
         assert session.acknowledge_now("all", [sequence])
         assert not attachment.subscription.queue.in_flight
+
+
+def test_the_rows_of_events_that_are_sent_ahead_are_always_written_after_them() -> None:
+    """The matcher writes those of a batch at once, and then nothing may be ahead of its row."""
+    assert MAX_EVENTS_AHEAD < MIN_BATCH_EVENTS
