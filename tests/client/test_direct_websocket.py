@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from random import Random
@@ -30,6 +29,7 @@ from tamis.protocol import (
     encode_frame,
 )
 from waiting import eventually_async, let_others_run
+from websocket_streams import random_frames, random_reads
 
 from .buses import run
 
@@ -114,36 +114,13 @@ def test_a_message_is_handed_on_where_it_is_read() -> None:
     run(main())
 
 
-def random_frames(random: Random, count: int) -> tuple[list[Frame], list[bytes]]:
-    """Return frames and their messages; some are in fragments, with pings among them."""
-    frames, messages = [], []
-    for number in range(count):
-        size = random.choice([0, 1, 20, 20, 20, 125, 126, 300, 65_535, 65_536])
-        message = (b"%d " % number) + bytes(size)
-        messages.append(message)
-        cuts = sorted(random.choices(range(len(message) + 1), k=random.choice([0, 0, 0, 1, 3])))
-        places = [*itertools.pairwise([0, *cuts, len(message)])]
-        for index, (begin, end) in enumerate(places):
-            opcode = Opcode.CONT if index else random.choice([Opcode.TEXT, Opcode.BINARY])
-            frames.append(Frame(opcode, message[begin:end], index == len(places) - 1))
-            if random.random() < 0.1:
-                frames.append(Frame(Opcode.PING, b"still there?"))
-    return frames, messages
-
-
-def random_reads(random: Random, data: bytes) -> list[bytes]:
-    """Return the data as several reads might bring it."""
-    cuts = sorted(random.choices(range(1, len(data)), k=random.choice([0, 2, 10, 200])))
-    return [data[a:b] for a, b in itertools.pairwise([0, *cuts, len(data)]) if a < b]
-
-
 def test_messages_keep_their_order_however_they_are_read_and_whenever_they_are_handed_on() -> None:
     async def main() -> None:
         random, ways = Random(1), set()
         async with silent() as (transport, socket):
             for _ in range(in_volume(60)):
                 frames, messages = random_frames(random, random.choice([1, 3, 30]))
-                reads = random_reads(random, bytes_of(*frames))
+                reads = random_reads(random, frames, mask=False)
                 before = random.choice([0, random.randint(0, len(reads))])
                 got: list[bytes] = []
                 direct = 0

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
+from os import urandom
 from typing import Any, Final, cast
 
 from websockets.asyncio.client import ClientConnection as WebSocket
 from websockets.protocol import State
 
+from tamis.protocol.websocket_frames import (
+    CONTROL_OPCODES,
+    MASK_BYTES,
+    MASKED,
+    MESSAGE_OPCODES,
+    OPCODE,
+    WHOLE_MESSAGES,
+    apply_mask,
+    payload_at,
+    text_header,
+)
+
 FrameHandler = Callable[[bytes], None]
 """Takes a frame at once; what it raises ends the connection."""
 
 _HEAD_END: Final = b"\r\n\r\n"
-# RFC 6455, 5.2: the first byte of a message in one frame, and the bits of any frame.
-_WHOLE_MESSAGES: Final = frozenset({0x81, 0x82})
-_OPCODE: Final = 0x0F
-_MESSAGE_OPCODES: Final = frozenset({1, 2})
-_CONTROL_OPCODES: Final = frozenset(range(8, 16))
-_MASKED: Final = 0x80
-_TWO_BYTE_LENGTH: Final = 126
-_EIGHT_BYTE_LENGTH: Final = 127
 _MAX_BYTES_BEGUN: Final = 64 * 1024
+# What one read may bring. Into new memory, asyncio reads up to four times as much, which takes ten
+# times as long: the system gives and takes back so many pages each time.
+_READ_BYTES: Final = 64 * 1024
 
 
-class DirectWebSocket(WebSocket):
+class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
     """Hands on the messages that are in one frame each; the library does the rest.
 
     The rest is the handshake, control frames, fragments, large messages that take several reads,
@@ -44,6 +53,7 @@ class DirectWebSocket(WebSocket):
         self._queued = 0
         """Messages that the library reads, or has read, and that `next_frame` has not returned."""
         self._error: Exception | None = None
+        self._buffer = memoryview(bytearray(_READ_BYTES))
 
     def hand_on(self, handler: FrameHandler | None, largest: int = 0) -> None:
         """Call a function with messages of at most `largest` bytes from now on; None: queue all."""
@@ -65,8 +75,17 @@ class DirectWebSocket(WebSocket):
 
     def send_now(self, message: bytes) -> None:
         """Send a message as text at once; only if it is ready."""
-        self.protocol.send_text(message)
-        self.send_data()
+        mask = urandom(MASK_BYTES)
+        header = text_header(len(message), MASKED)
+        self.transport.write(b"".join((header, mask, apply_mask(message, mask))))
+
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Return where to put what is read."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was put there."""
+        self.data_received(bytes(self._buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
         """Take what one read brought."""
@@ -78,11 +97,11 @@ class DirectWebSocket(WebSocket):
         if place:
             self._feed(data, 0, place)
         while place < len(data):
-            payload = _payload(data, place)
+            payload = payload_at(data, place)
             is_direct = (
                 payload is not None
-                and data[place] in _WHOLE_MESSAGES
-                and not data[place + 1] & _MASKED
+                and data[place] in WHOLE_MESSAGES
+                and not data[place + 1] & MASKED
                 and payload.stop - payload.start <= self._largest
                 and self._handler is not None
                 and not self._queued
@@ -94,7 +113,7 @@ class DirectWebSocket(WebSocket):
                 self._begun = data[place:]
                 return
             if not (is_direct and payload.stop <= len(data) and self._handed_on(data[payload])):
-                if (data[place] & _OPCODE) in _CONTROL_OPCODES:
+                if (data[place] & OPCODE) in CONTROL_OPCODES:
                     self._feed(data, place, payload.stop)
                 else:
                     self._queue(data, place)
@@ -123,8 +142,8 @@ class DirectWebSocket(WebSocket):
     def _queue(self, data: bytes, place: int) -> None:
         """Let the library read a message, and everything after it."""
         end = place
-        while end < len(data) and (payload := _payload(data, end)) is not None:
-            self._queued += (data[end] & _OPCODE) in _MESSAGE_OPCODES
+        while end < len(data) and (payload := payload_at(data, end)) is not None:
+            self._queued += (data[end] & OPCODE) in MESSAGE_OPCODES
             end = payload.stop
         self._begun = data[end:]
         self._feed(data, place, end)
@@ -133,17 +152,3 @@ class DirectWebSocket(WebSocket):
         """Let the library read a part, which may end after what has come so far."""
         self._missing = max(0, end - len(data))
         super().data_received(data[begin:end])
-
-
-def _payload(data: bytes, place: int) -> slice | None:
-    """Return where the payload of the frame at a place is; None if its header is incomplete."""
-    begin = place + 2
-    if len(data) < begin:
-        return None
-    length = data[place + 1] & ~_MASKED
-    if length >= _TWO_BYTE_LENGTH:
-        begin += 8 if length == _EIGHT_BYTE_LENGTH else 2
-        if len(data) < begin:
-            return None
-        length = int.from_bytes(data[place + 2 : begin])
-    return slice(begin, begin + length)

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
 from typing import Any
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, patch
 
 import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
+from websockets.frames import Frame, Opcode
+from websockets.protocol import State
 
+from seeds import in_volume
 from tamis.broker.frontend.protocols import ServerConfig, WebSocketProtocol
 from tamis.broker.operations.settings import BrokerSettings
+from tamis.protocol.websocket_frames import text_header
 from waiting import eventually_async
+from websocket_streams import random_frames, random_reads
 
 uvloop = pytest.importorskip("uvloop")
 
@@ -24,6 +32,8 @@ HANDSHAKE = (
 TEXT = b'{"type":"ping"}'
 FRAME = b"\x81" + bytes([0x80 | len(TEXT)]) + bytes(4) + TEXT
 FRAMES = 4_000
+TAKEN = 0.7
+"""How many of the messages that are read one by one are taken at once."""
 MAX_SMALL_PIECE_BYTES = 16 * 1024
 """Some seven hundred such frames: far more than are parsed in 0.3 ms."""
 
@@ -54,20 +64,95 @@ async def _received() -> int:
         while (await receive())["type"] == "websocket.receive":
             received += 1
 
+    async with connected(app) as (_, here):
+        await asyncio.get_running_loop().sock_sendall(here, FRAME * FRAMES)
+        await eventually_async(lambda: received == FRAMES)
+    return received
+
+
+@asynccontextmanager
+async def connected(app: Any) -> AsyncIterator[tuple[WebSocketProtocol, socket.socket]]:
+    """Shake hands with a protocol; yield it and the socket of its peer."""
     loop = asyncio.get_running_loop()
     config = ServerConfig(app, BrokerSettings(), loop="none", log_config=None)
     config.load()
     here, there = socket.socketpair()
-    await loop.connect_accepted_socket(
+    _, protocol = await loop.connect_accepted_socket(
         lambda: WebSocketProtocol(config, ServerState(), {}, loop), there
     )
     here.setblocking(False)
     await loop.sock_sendall(here, HANDSHAKE)
     assert (await loop.sock_recv(here, 1024)).startswith(b"HTTP/1.1 101")
-    await loop.sock_sendall(here, FRAME * FRAMES)
-    await eventually_async(lambda: received == FRAMES)
+    yield protocol, here
     here.close()
-    return received
+
+
+def test_messages_keep_their_order_however_they_are_read_and_whoever_takes_them() -> None:
+    """A read that is one text is not parsed, wherever the reads before it have ended."""
+    unparsed, count = 0, in_volume(40)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for seed in range(count):
+            random = Random(seed)
+            frames, messages = random_frames(random, 30)
+            reads = random_reads(random, frames, mask=True)
+            got, whole = runner.run(_taken(reads, random))
+            assert got == messages, seed
+            unparsed += whole
+    assert unparsed > count
+
+
+def test_a_part_of_a_message_is_not_a_message_even_if_it_looks_like_one() -> None:
+    """What a client masks with zeros may look like anything."""
+    message = b"begin" + FRAME
+    whole = Frame(Opcode.TEXT, message).serialize(mask=True)
+    zeros = whole[:2] + bytes(4) + message
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        for cut in (1, 5, len(zeros) - len(FRAME)):
+            got, _ = runner.run(_taken([zeros[:cut], zeros[cut:], FRAME], Random(1)))
+            assert got == [message, TEXT]
+        # So may its length, after the beginning of its header.
+        message = bytes(int.from_bytes(FRAME[:2]))
+        zeros = Frame(Opcode.TEXT, message).serialize(mask=True)[:4] + bytes(4) + message
+        reads = [zeros[:2], zeros[2 : 2 + len(FRAME)], zeros[2 + len(FRAME) :]]
+        got, _ = runner.run(_taken(reads, Random(1)))
+        assert got == [message]
+
+
+def test_a_message_within_the_fragments_of_another_ends_the_connection() -> None:
+    begun = Frame(Opcode.TEXT, b"begin", fin=False).serialize(mask=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        got, _ = runner.run(_taken([begun, FRAME], Random(1)))
+    assert got == []
+
+
+async def _taken(reads: Sequence[bytes], random: Random) -> tuple[list[bytes], int]:
+    """Let a protocol read; return what it has brought, and how many reads were not parsed."""
+    got = list[bytes]()
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        while (message := await receive())["type"] == "websocket.receive":
+            got.append(message["bytes"])
+
+    def handler(message: bytes) -> bool:
+        is_taken = random.random() < TAKEN
+        if is_taken:
+            got.append(message)
+        return is_taken
+
+    async with connected(app) as (protocol, _):
+        protocol.make_known()
+        protocol.hand_on(handler)
+        whole = 0
+        for read in reads:
+            while not protocol.transport.is_reading():
+                await asyncio.sleep(0)  # until what was read is handled
+            with patch.object(protocol.conn, "receive_data", wraps=protocol.conn.receive_data) as p:
+                protocol.data_received(read)
+                whole += not p.called
+        await eventually_async(lambda: protocol.queue.empty() and not protocol._unparsed)
+    return got, whole
 
 
 def test_of_two_that_wait_to_send_neither_is_taken_for_disconnected() -> None:
@@ -81,12 +166,10 @@ async def _sent_by_two() -> list[bytes]:
     loop, sent = asyncio.get_running_loop(), list[bytes]()
     config = ServerConfig(None, BrokerSettings(), loop="none", log_config=None)
     protocol = WebSocketProtocol(config, ServerState(), {}, loop)
-    protocol.conn = MagicMock(data_to_send=lambda: [sent.pop()])
-    protocol.conn.send_text.side_effect = sent.append
-    written = list[bytes]()
+    protocol.conn = MagicMock(state=State.OPEN)
 
     def write(data: bytes) -> None:
-        written.append(data)
+        sent.append(data.removeprefix(text_header(len(data) - 2)))
         protocol.pause_writing()
 
     protocol.transport = MagicMock(write=write)
@@ -100,4 +183,4 @@ async def _sent_by_two() -> list[bytes]:
         await asyncio.sleep(0)  # so that both wait
         protocol.resume_writing()
     await asyncio.gather(*both)
-    return written
+    return sent

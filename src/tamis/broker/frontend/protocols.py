@@ -24,8 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.exceptions import InvalidState
 from websockets.frames import Frame
+from websockets.protocol import State
 
 from tamis.broker.frontend.admission import ConnectionAdmission, ConnectionTicket
 from tamis.broker.frontend.http.problems import (
@@ -36,6 +36,20 @@ from tamis.broker.frontend.http.problems import (
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.errors import RefusedError
 from tamis.protocol import Code
+from tamis.protocol.websocket_frames import (
+    EIGHT_BYTE_LENGTH,
+    LONG_HEADER,
+    MASK_BYTES,
+    MASKED,
+    MAX_TWO_BYTE_LENGTH,
+    MEDIUM_HEADER,
+    SHORT_HEADER,
+    TWO_BYTE_LENGTH,
+    WHOLE_TEXT,
+    FrameFollower,
+    apply_mask,
+    payload_at,
+)
 
 LINGER_SECONDS: Final = 2.0
 # A peer that has sent nothing for this long reads what it was sent.
@@ -364,6 +378,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Take over a connection; large messages are for clients that are known."""
         super().connection_made(transport)
         self._unparsed = bytearray()
+        self._frames = FrameFollower()
         self._piece_bytes = FIRST_PIECE_BYTES
         self._ticket: ConnectionTicket | None = self.app_state.get("ticket")
         if self._ticket is not None:
@@ -389,6 +404,29 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self._ticket.make_known()
 
     def data_received(self, data: bytes) -> None:
+        """Take a read that is one text, as most are, and have the others parsed."""
+        payload = payload_at(data, 0)
+        if (
+            payload is None
+            or payload.stop != len(data)
+            or data[0] != WHOLE_TEXT
+            or not data[1] & MASKED
+            or not self._frames.is_between
+            or self._unparsed
+            or self.frames
+            or self.close_sent
+            or self.conn.state is not State.OPEN
+            or self.conn.extensions
+            or len(data) > min(MAX_PIECE_BYTES, self.conn.max_message_size or 0)
+        ):
+            self._parse(data)
+            return
+        text = apply_mask(data[payload], data[payload.start - MASK_BYTES : payload.start])
+        if self._handler is None or not self.queue.empty() or not self._handler(text):
+            self.frames, self.curr_msg_data_type = [text], "bytes"
+            self.send_receive_event_to_app()
+
+    def _parse(self, data: bytes = b"") -> None:
         """Parse the next piece of what a peer has sent; without data, of what is left."""
         if not self.handshake_initiated:
             # The request has a limit of its own, and Uvicorn expects it to be parsed at once.
@@ -402,6 +440,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         del self._unparsed[: self._piece_bytes]
         # Not by the loop's clock: uvloop's counts milliseconds.
         begun, self._handled = time.thread_time(), 0
+        self._frames.follow(piece)
         super().data_received(piece)
         seconds = time.thread_time() - begun
         if not self._handled:
@@ -413,7 +452,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             self.read_paused = False
             if self.queue.empty() or self.close_sent:
                 pause = PAUSES_PER_PIECE * seconds
-                self._parsing = self.loop.call_later(pause, self.data_received, b"")
+                self._parsing = self.loop.call_later(pause, self._parse)
         elif not data:
             self.read_paused = not (self.queue.empty() or self.close_sent)
             if not self.read_paused:
@@ -442,7 +481,7 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Return the next message; after the last one of a piece, parse the next piece."""
         message = await super().receive()
         if self._unparsed and self._parsing is None and self.queue.empty():
-            self._parsing = self.loop.call_soon(self.data_received, b"")
+            self._parsing = self.loop.call_soon(self._parse)
         return message
 
     async def send(self, message: ASGISendEvent) -> None:
@@ -470,17 +509,24 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         """Send a message if it is open and the peer keeps up; return whether it was sent."""
         if not self.writable.is_set() or self.disconnected or self.close_sent:
             return False
-        try:
-            self.conn.send_text(data)
-        except InvalidState:
+        if self.conn.state is not State.OPEN:
             return False
-        self.transport.write(b"".join(self.conn.data_to_send()))
+        # As `text_header`, without a call: this is on the way of every event and answer.
+        size = len(data)
+        if size < TWO_BYTE_LENGTH:
+            header = SHORT_HEADER(WHOLE_TEXT, size)
+        elif size <= MAX_TWO_BYTE_LENGTH:
+            header = MEDIUM_HEADER(WHOLE_TEXT, TWO_BYTE_LENGTH, size)
+        else:
+            header = LONG_HEADER(WHOLE_TEXT, EIGHT_BYTE_LENGTH, size)
+        # Nothing is compressed: the server offers no extension.
+        self.transport.write(header + data)
         return True
 
     def _parse_the_rest(self) -> None:
         """Go on without anybody who receives: the peer's answer to the end may be in it."""
         if self._unparsed and self._parsing is None:
-            self._parsing = self.loop.call_soon(self.data_received, b"")
+            self._parsing = self.loop.call_soon(self._parse)
 
     def pause_writing(self) -> None:
         """Watch a peer that does not read."""

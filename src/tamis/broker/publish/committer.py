@@ -274,6 +274,10 @@ class Committer:
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
+                    if found is not None:
+                        # Who waits for them has them before the books are kept.
+                        cache.recent.update([(event.sequence, event) for event in events])
+                        cache.on_found(found)
                     if self._hope is not None and events:
                         self._note_success()
                     # Nobody else appends, so this is still the time of these records.

@@ -104,18 +104,16 @@ class EventCache:
         """Cleared while somebody may take it, until what it has found waits with the events."""
         self.is_returned.set()
         self.on_found: Callable[[object], None] = lambda _: None
-        """Called with what an idle matcher has found, once the events are here."""
+        """To be called with what an idle matcher has found, once the events are here."""
 
     async def put(self, events: list[StoredEvent], found: object = None) -> None:
         """Add events in the order of the log; wait while there are too many to match.
 
-        `found` is what an idle matcher has found for them: who waits for them gets them now.
+        `found` is what an idle matcher has found for them.
         """
         for event in events:
             self.recent[event.sequence] = event
             self._bytes += len(event.payload.text) + OVERHEAD_BYTES
-        if found is not None:
-            self.on_found(found)
         # The oldest make room.
         while self._bytes > self._max_bytes:
             _, oldest = self.recent.popitem(last=False)
