@@ -301,6 +301,7 @@ class Broker:
             revocation_writer=self.revocation_writer,
             executors=executors,
             fan_out=fan_out,
+            charge=self.pacing.charge,
             client_executor=fair(executors.client, pause_after=pause),
             view_executor=patient(executors.client, pause_after=pause),
             decode_executor=patient(executors.decode, pause_after=self.pacing.pause_in_turn),

@@ -82,6 +82,8 @@ FRAME_SECONDS: Final = 0.00004
 """What a frame of a WebSocket takes."""
 CHANGE_SECONDS: Final = 0.001
 """What a change takes of threads and the disk, unless many are written together."""
+EVENT_SECONDS: Final = 6e-6
+"""What one of several events in a publication takes to be stored and matched."""
 SECONDS_PER_BYTE: Final = 5e-9
 """The price of a byte: some twice what receiving it takes of the event loop.
 

@@ -92,6 +92,7 @@ class SessionServices(NamedTuple):
     revocation_writer: RevocationWriter
     executors: Executors
     fan_out: FanOut
+    charge: Callable[[str, float], None]
     client_executor: FairExecutor
     view_executor: FairExecutor
     decode_executor: FairExecutor

@@ -19,6 +19,7 @@ from tamis.broker.deliver.notifier import FetchedEvents
 from tamis.broker.deliver.queues import DiskQueue, InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
+from tamis.broker.operations.pacing import EVENT_SECONDS
 from tamis.broker.publish.payloads import XML, InvalidEventError, Payload, refuse_larger
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.advertising import Advertising
@@ -97,6 +98,9 @@ class Session(Inspection, Queries, Advertising, Administration):
             or not 0 <= sequence < 2**63 - len(events)
         ):
             raise self._bad_publication(events, publisher, sequence)
+        if len(events) > 1:
+            # Now, so that the next frame waits for it; one alone takes little beside its frame.
+            services.charge(self.principal.name, len(events) * EVENT_SECONDS)
         name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
         texts = [bytes(event) for event in events]
         size = sum(map(len, texts))
