@@ -75,7 +75,7 @@ class Session(Inspection, Queries, Advertising, Administration):
 
     # --- publishing ------------------------------------------------------------------------------
 
-    async def publish(
+    async def publish(  # noqa: PLR0912 - in one piece, as the way of every publication
         self,
         events: Sequence[bytes | msgspec.Raw],
         *,
