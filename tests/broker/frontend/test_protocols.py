@@ -19,7 +19,7 @@ from websockets.protocol import State
 from seeds import in_volume
 from tamis.broker.frontend.protocols import ServerConfig, WebSocketProtocol
 from tamis.broker.operations.settings import BrokerSettings
-from tamis.protocol.websocket_frames import text_header
+from tamis.protocol.websocket_frames import FrameFollower, text_header
 from waiting import eventually_async
 from websocket_streams import random_frames, random_reads
 
@@ -123,6 +123,22 @@ def test_a_message_within_the_fragments_of_another_ends_the_connection() -> None
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         got, _ = runner.run(_taken([begun, FRAME], Random(1)))
     assert got == []
+
+
+def test_what_comes_after_the_end_is_discarded_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for frames in megabytes of it would keep others waiting."""
+    followed = list[int]()
+    follow = FrameFollower.follow
+
+    def noted(self: FrameFollower, data: bytes) -> None:
+        followed.append(len(data))
+        follow(self, data)
+
+    monkeypatch.setattr(FrameFollower, "follow", noted)
+    rubbish = b" " * 2_000
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(_taken([rubbish] * 5, Random(1))) == ([], 0)
+    assert followed == [len(rubbish)]
 
 
 async def _taken(reads: Sequence[bytes], random: Random) -> tuple[list[bytes], int]:

@@ -440,7 +440,9 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         del self._unparsed[: self._piece_bytes]
         # Not by the loop's clock: uvloop's counts milliseconds.
         begun, self._handled = time.thread_time(), 0
-        self._frames.follow(piece)
+        if not self.close_sent:
+            # Whatever comes after the end is discarded, and need not be followed.
+            self._frames.follow(piece)
         super().data_received(piece)
         seconds = time.thread_time() - begun
         if not self._handled:
