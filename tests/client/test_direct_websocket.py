@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import ssl
+import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from random import Random
+from socket import SHUT_WR
+from socket import socket as Socket  # noqa: N812 - a class
 
 import msgspec
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.frames import Frame, Opcode
 from websockets.server import ServerProtocol
+from websockets.sync.server import ServerConnection as SyncConnection
+from websockets.sync.server import serve as serve_sync
 
 import tamis
+from broker.server import make_certificate
 from seeds import in_volume
+from tamis.client import direct_websocket
 from tamis.client.direct_websocket import DirectWebSocket
 from tamis.client.transport import Transport, WebSocketTransport, parse_address, websocket_dial
 from tamis.errors import DisconnectedError, ProtocolError
@@ -140,6 +151,50 @@ def test_messages_keep_their_order_however_they_are_read_and_whenever_they_are_h
         assert ways == {(True, False), (False, True), (True, True)}
 
     run(main(), strictly=False)
+
+
+def test_over_tls_all_that_arrived_before_the_end_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the end, asyncio asks once more where to put what it has decrypted."""
+    certificate, key = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    trusting = ssl.create_default_context(cafile=certificate)
+    messages = [b"%06d" % number + bytes(1_500) for number in range(340)]
+    has_ended = threading.Event()
+
+    def speak(socket: SyncConnection) -> None:
+        socket.recv()
+        for message in messages:
+            socket.send(message, text=True)
+        socket.protocol.send_close(1012, "the broker stops")
+        socket.socket.sendall(b"".join(socket.protocol.data_to_send()))
+        with Socket(fileno=os.dup(socket.socket.fileno())) as same:
+            same.shutdown(SHUT_WR)
+        has_ended.set()
+        socket.socket.recv(1)
+
+    async def main(port: int) -> list[bytes]:
+        got: list[bytes] = []
+        address = parse_address(f"https://localhost:{port}")
+        transport = await websocket_dial(address, timeout=20, tls=trusting, path="/")()
+        receiving = asyncio.create_task(transport.receive_all(got.append))
+        await let_others_run(2)
+        await transport.send(b"begin")
+        # Busy until everything has come.
+        assert has_ended.wait(20)
+        time.sleep(0.1)  # until the machine has handed it over
+        with pytest.raises(DisconnectedError, match="the broker stops"):
+            await receiving
+        await transport.close()
+        return got
+
+    monkeypatch.setattr(direct_websocket, "_READ_BYTES", 64 * 1024)
+    with serve_sync(speak, "localhost", 0, ssl=context, compression=None) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert asyncio.run(main(server.socket.getsockname()[1])) == messages
+        server.shutdown()
 
 
 def test_a_server_may_send_in_fragments() -> None:

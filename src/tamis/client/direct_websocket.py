@@ -27,9 +27,10 @@ FrameHandler = Callable[[bytes], None]
 
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_BYTES_BEGUN: Final = 64 * 1024
-# What one read may bring. Into new memory, asyncio reads up to four times as much, which takes ten
-# times as long: the system gives and takes back so many pages each time.
-_READ_BYTES: Final = 64 * 1024
+# What one read may bring, as much as asyncio would read into new memory each time; that takes ten
+# times as long, because the system gives and takes back so many pages.
+_READ_BYTES: Final = 256 * 1024
+_TLS_RECORD_BYTES: Final = 16 * 1024
 
 
 class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
@@ -79,8 +80,12 @@ class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
         header = text_header(len(message), MASKED)
         self.transport.write(b"".join((header, mask, apply_mask(message, mask))))
 
-    def get_buffer(self, _sizehint: int) -> memoryview:
-        """Return where to put what is read."""
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to put what is read; over TLS, this many bytes wait to be decrypted."""
+        # At the end of a connection asyncio reads only once more, so all of it must fit, with the
+        # record that is decrypted in part.
+        if sizehint + _TLS_RECORD_BYTES > len(self._buffer):
+            self._buffer = memoryview(bytearray(sizehint + _TLS_RECORD_BYTES))
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:

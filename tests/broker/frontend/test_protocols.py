@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
@@ -17,7 +17,12 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import State
 
 from seeds import in_volume
-from tamis.broker.frontend.protocols import ServerConfig, WebSocketProtocol
+from tamis.broker.frontend.protocols import (
+    MAX_FRAGMENTS,
+    MAX_FRAMES_PER_PIECE,
+    ServerConfig,
+    WebSocketProtocol,
+)
 from tamis.broker.operations.settings import BrokerSettings
 from tamis.protocol.websocket_frames import FrameFollower, text_header
 from waiting import eventually_async
@@ -31,6 +36,7 @@ HANDSHAKE = (
 )
 TEXT = b'{"type":"ping"}'
 FRAME = b"\x81" + bytes([0x80 | len(TEXT)]) + bytes(4) + TEXT
+PONG = b"\x8a\x80" + bytes(4)
 FRAMES = 4_000
 TAKEN = 0.7
 """How many of the messages that are read one by one are taken at once."""
@@ -71,8 +77,10 @@ async def _received() -> int:
 
 
 @asynccontextmanager
-async def connected(app: Any) -> AsyncIterator[tuple[WebSocketProtocol, socket.socket]]:
-    """Shake hands with a protocol; yield it and the socket of its peer."""
+async def connected(
+    app: Any, early: bytes = b""
+) -> AsyncIterator[tuple[WebSocketProtocol, socket.socket]]:
+    """Shake hands with a protocol, and say more at once; yield it and the socket of its peer."""
     loop = asyncio.get_running_loop()
     config = ServerConfig(app, BrokerSettings(), loop="none", log_config=None)
     config.load()
@@ -81,7 +89,7 @@ async def connected(app: Any) -> AsyncIterator[tuple[WebSocketProtocol, socket.s
         lambda: WebSocketProtocol(config, ServerState(), {}, loop), there
     )
     here.setblocking(False)
-    await loop.sock_sendall(here, HANDSHAKE)
+    await loop.sock_sendall(here, HANDSHAKE + early)
     assert (await loop.sock_recv(here, 1024)).startswith(b"HTTP/1.1 101")
     yield protocol, here
     here.close()
@@ -130,18 +138,71 @@ def test_what_comes_after_the_end_is_discarded_unseen(monkeypatch: pytest.Monkey
     followed = list[int]()
     follow = FrameFollower.follow
 
-    def noted(self: FrameFollower, data: bytes) -> None:
+    def noted(self: FrameFollower, data: bytes, most: int) -> int:
         followed.append(len(data))
-        follow(self, data)
+        return follow(self, data, most)
 
     monkeypatch.setattr(FrameFollower, "follow", noted)
     rubbish = b" " * 2_000
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(_taken([rubbish] * 5, Random(1))) == ([], 0)
-    assert followed == [len(rubbish)]
+    # The handshake, and the first of it.
+    assert followed == [0, len(rubbish)]
 
 
-async def _taken(reads: Sequence[bytes], random: Random) -> tuple[list[bytes], int]:
+def test_a_turn_of_the_loop_parses_few_frames_however_quick_those_before_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of large frames, much is parsed in a turn, and then the next may be thousands of pongs."""
+    parsed, pongs = list[bytes](), PONG * 5_000
+    parse = WebSocketsSansIOProtocol.data_received
+
+    def noted(self: WebSocketsSansIOProtocol, data: bytes) -> None:
+        parsed.append(data)
+        parse(self, data)
+
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "data_received", noted)
+    large = Frame(Opcode.BINARY, bytes(30_000)).serialize(mask=True)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        got, _ = runner.run(_taken([large] * 20 + [pongs, FRAME], Random(1)))
+    assert len(got) == 21
+    assert max(map(len, parsed)) > 8 * MAX_FRAMES_PER_PIECE * len(PONG)
+    assert max(data.count(PONG) for data in parsed) <= MAX_FRAMES_PER_PIECE
+
+
+def test_fragments_take_no_more_memory_than_their_bytes() -> None:
+    begin = Frame(Opcode.TEXT, b"begin", fin=False).serialize(mask=True)
+    empty = Frame(Opcode.CONT, b"", fin=False).serialize(mask=True)
+    end = Frame(Opcode.CONT, b" end").serialize(mask=True)
+    kept = list[int]()
+
+    async def main() -> list[bytes]:
+        reads = [begin, *[empty * 500] * 10]
+        got, _ = await _taken([*reads, end], Random(1), lambda one: kept.append(len(one.frames)))
+        return got
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(main()) == [b"begin end"]
+    assert max(kept) <= MAX_FRAGMENTS
+
+
+def test_a_message_may_begin_with_the_handshake() -> None:
+    """Uvicorn passes only the head on, today; if it did not, the rest would not be a message."""
+    message = b"begin" + FRAME
+    zeros = Frame(Opcode.TEXT, message).serialize(mask=True)[:2] + bytes(4) + message
+    early, late = zeros[: -len(FRAME)], zeros[-len(FRAME) :]
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        got, _ = runner.run(_taken([late, FRAME], Random(1), early=early))
+    assert got == [message, TEXT]
+
+
+async def _taken(
+    reads: Sequence[bytes],
+    random: Random,
+    look: Callable[[WebSocketProtocol], object] = lambda _: None,
+    *,
+    early: bytes = b"",
+) -> tuple[list[bytes], int]:
     """Let a protocol read; return what it has brought, and how many reads were not parsed."""
     got = list[bytes]()
 
@@ -157,7 +218,7 @@ async def _taken(reads: Sequence[bytes], random: Random) -> tuple[list[bytes], i
             got.append(message)
         return is_taken
 
-    async with connected(app) as (protocol, _):
+    async with connected(app, early) as (protocol, _):
         protocol.make_known()
         protocol.hand_on(handler)
         whole = 0
@@ -167,6 +228,7 @@ async def _taken(reads: Sequence[bytes], random: Random) -> tuple[list[bytes], i
             with patch.object(protocol.conn, "receive_data", wraps=protocol.conn.receive_data) as p:
                 protocol.data_received(read)
                 whole += not p.called
+            look(protocol)
         await eventually_async(lambda: protocol.queue.empty() and not protocol._unparsed)
     return got, whole
 

@@ -60,6 +60,10 @@ PIECE_SECONDS: Final = 0.0003
 FIRST_PIECE_BYTES: Final = 2 * 1024
 MIN_PIECE_BYTES: Final = 256
 MAX_PIECE_BYTES: Final = 32 * 1024
+# However quickly a peer's last frames were parsed, its next ones may be small.
+MAX_FRAMES_PER_PIECE: Final = 64
+# How many fragments of a message wait for the rest; their bytes have a limit, but may be none.
+MAX_FRAGMENTS: Final = 1024
 # How many frames of one read are handled where they are read; the others take turns with those of
 # other connections.
 MAX_HANDLED_AT_ONCE: Final = 4
@@ -416,7 +420,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             or self.frames
             or self.close_sent
             or self.conn.state is not State.OPEN
-            or self.conn.extensions
             or len(data) > min(MAX_PIECE_BYTES, self.conn.max_message_size or 0)
         ):
             self._parse(data)
@@ -431,18 +434,19 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         if not self.handshake_initiated:
             # The request has a limit of its own, and Uvicorn expects it to be parsed at once.
             super().data_received(data)
+            self._frames.follow(data.partition(b"\r\n\r\n")[2], len(data))
             return
         self._unparsed += data
         if 0 < len(data) < len(self._unparsed):
             return
         self._parsing = None
         piece = bytes(self._unparsed[: self._piece_bytes])
-        del self._unparsed[: self._piece_bytes]
         # Not by the loop's clock: uvloop's counts milliseconds.
         begun, self._handled = time.thread_time(), 0
         if not self.close_sent:
-            # Whatever comes after the end is discarded, and need not be followed.
-            self._frames.follow(piece)
+            # What comes after the end is discarded, and need not be followed.
+            piece = piece[: self._frames.follow(piece, MAX_FRAMES_PER_PIECE)]
+        del self._unparsed[: len(piece)]
         super().data_received(piece)
         seconds = time.thread_time() - begun
         if not self._handled:
@@ -479,6 +483,12 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
         else:
             self.handle_bytes(event)
 
+    def handle_cont(self, event: Frame) -> None:
+        """Take a fragment; many take no more memory than their bytes."""
+        if len(self.frames) >= MAX_FRAGMENTS:
+            self.frames = [b"".join(self.frames)]
+        super().handle_cont(event)
+
     async def receive(self) -> ASGIReceiveEvent:
         """Return the next message; after the last one of a piece, parse the next piece."""
         message = await super().receive()
@@ -509,11 +519,15 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
 
     def send_now(self, data: bytes) -> bool:
         """Send a message if it is open and the peer keeps up; return whether it was sent."""
-        if not self.writable.is_set() or self.disconnected or self.close_sent:
+        if (
+            not self.writable.is_set()
+            or self.disconnected
+            or self.close_sent
+            or self.conn.state is not State.OPEN
+        ):
             return False
-        if self.conn.state is not State.OPEN:
-            return False
-        # As `text_header`, without a call: this is on the way of every event and answer.
+        # As `text_header`, without a call: this is on the way of every event and answer, which has
+        # as many functions as it may have.
         size = len(data)
         if size < TWO_BYTE_LENGTH:
             header = SHORT_HEADER(WHOLE_TEXT, size)
@@ -521,7 +535,6 @@ class WebSocketProtocol(WebSocketsSansIOProtocol):
             header = MEDIUM_HEADER(WHOLE_TEXT, TWO_BYTE_LENGTH, size)
         else:
             header = LONG_HEADER(WHOLE_TEXT, EIGHT_BYTE_LENGTH, size)
-        # Nothing is compressed: the server offers no extension.
         self.transport.write(header + data)
         return True
 

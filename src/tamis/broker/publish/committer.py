@@ -275,7 +275,8 @@ class Committer:
                     self._note_failure(error, accepted.publications)
                 else:
                     if found is not None:
-                        # Who waits for them has them before the books are kept.
+                        # Who waits for them has them before the books are kept, and `put` counts
+                        # them. Not a call: this is on the way of every publication.
                         cache.recent.update([(event.sequence, event) for event in events])
                         cache.on_found(found)
                     if self._hope is not None and events:

@@ -99,7 +99,8 @@ class Session(Inspection, Queries, Advertising, Administration):
         ):
             raise self._bad_publication(events, publisher, sequence)
         if len(events) > 1:
-            # Now, so that the next frame waits for it; one alone takes little beside its frame.
+            # At once, although they may be refused: they may wait below, and the next frame has to
+            # wait for them. One alone takes little beside its frame.
             services.charge(self.principal.name, len(events) * EVENT_SECONDS)
         name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
         texts = [bytes(event) for event in events]
