@@ -1,11 +1,11 @@
 """Compare the speed of two checkouts: `python -m benchmarks.compare OLD NEW [CASE …]`.
 
 Both checkouts read the same inputs, which are drawn once. For each case (parsing, relations, paper,
-boolean, conjunctions, single, growth, churn, building, storage, spark, broker, stalled, restart) a
-process per checkout sets itself up; then the two take turns, row by row, and the order within a
-turn alternates. `--processes` repeats that with fresh processes, because the layout of memory
-differs from one to the next. A row is refused if the checkouts do not compute the same. All cases
-take about ten minutes.
+boolean, conjunctions, single, growth, churn, building, storage, spark, broker, beside, stalled,
+restart) a process per checkout sets itself up; then the two take turns, row by row, and the order
+within a turn alternates. `--processes` repeats that with fresh processes, because the layout of
+memory differs from one to the next. A row is refused if the checkouts do not compute the same. All
+cases take about ten minutes.
 """
 
 from __future__ import annotations

@@ -324,6 +324,7 @@ CASES: dict[str, Case] = {
         storage,
         spark,
         served.broker,
+        served.beside,
         served.stalled,
         served.restart,
     )

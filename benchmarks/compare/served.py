@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import cycle, islice
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import tamis
@@ -24,6 +25,10 @@ SUBSCRIBED_TOGETHER = 200
 STALL_SUBSCRIBERS = 20
 PACE = 500
 STALL_PACE = 100
+FILTERING = "Tamis"
+"""The name of the system that is measured beside others."""
+BESIDE_EVENTS = 40_000
+BESIDE_PACED = 2_000
 PACED = 300
 """Events of a paced run."""
 
@@ -47,6 +52,45 @@ def broker(inputs: Path, scratch: Path) -> Iterator[Rows]:
                 PACED, partial(_run_paced, runner, bus, [wanted], found, PACE)
             )
         yield rows
+
+
+@contextmanager
+def beside(_inputs: Path, scratch: Path) -> Iterator[Rows]:
+    """Publish in one process and receive one event in a hundred in another, as others do it, too.
+
+    `benchmarks.broker --beside` measures the same beside other brokers.
+    """
+    # Only here: a checkout that is too old for it has the other cases.
+    from benchmarks.broker import servers  # noqa: PLC0415
+    from benchmarks.broker.beside import Pair, Publisher, Subscriber  # noqa: PLC0415
+    from benchmarks.broker.systems import by_name  # noqa: PLC0415
+    from benchmarks.broker.workers import worker  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        server = stack.enter_context(servers.tamis(scratch / "broker"))
+        subscriber = stack.enter_context(worker(Subscriber, FILTERING, server.port))
+        publisher = stack.enter_context(worker(Publisher, FILTERING, server.port))
+        pair = Pair(by_name(FILTERING), publisher, subscriber)
+
+        def run(method: str, count: int, *arguments: int) -> tuple[list[float], float]:
+            wanted = publisher.call("prepare", count)
+            began = time.perf_counter()
+            return pair.run(method, count, wanted, *arguments), time.perf_counter() - began
+
+        def publish_all() -> Timed:
+            times, seconds = run("publish_all", BESIDE_EVENTS)
+            return Timed(len(times), seconds)
+
+        def publish_paced() -> Timed:
+            times, _ = run("publish_paced", BESIDE_PACED, PACE)
+            return Timed(len(times), median(times) * BESIDE_PACED)
+
+        yield {
+            "one event in a hundred is wanted": Run(BESIDE_EVENTS, publish_all),
+            f"1 / median latency of these at {PACE} events a second": Run(
+                BESIDE_PACED, publish_paced
+            ),
+        }
 
 
 @contextmanager
