@@ -8,6 +8,7 @@ from os import urandom
 from typing import Any, Final, cast
 
 from websockets.asyncio.client import ClientConnection as WebSocket
+from websockets.frames import apply_mask  # type: ignore[attr-defined] # compiled, if it can be
 from websockets.protocol import State
 
 from tamis.protocol.websocket_frames import (
@@ -17,7 +18,6 @@ from tamis.protocol.websocket_frames import (
     MESSAGE_OPCODES,
     OPCODE,
     WHOLE_MESSAGES,
-    apply_mask,
     payload_at,
     text_header,
 )

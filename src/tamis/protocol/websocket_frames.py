@@ -9,13 +9,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-try:
-    from websockets.speedups import apply_mask as _apply_mask
-except ImportError:  # where it could not be compiled
-    from websockets.utils import apply_mask as _apply_mask
-
-apply_mask: Final = _apply_mask
-"""Masks a payload, or takes the mask off."""
 WHOLE_TEXT: Final = 0x81
 """The first byte of a text in one frame."""
 WHOLE_MESSAGES: Final = frozenset({WHOLE_TEXT, 0x82})

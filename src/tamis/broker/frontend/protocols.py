@@ -24,7 +24,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
-from websockets.frames import Frame
+from websockets.frames import Frame, apply_mask  # type: ignore[attr-defined] # compiled
 from websockets.protocol import State
 
 from tamis.broker.frontend.admission import ConnectionAdmission, ConnectionTicket
@@ -47,7 +47,6 @@ from tamis.protocol.websocket_frames import (
     TWO_BYTE_LENGTH,
     WHOLE_TEXT,
     FrameFollower,
-    apply_mask,
     payload_at,
 )
 
