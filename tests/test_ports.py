@@ -57,6 +57,44 @@ def test_many_requests_hold_the_clock_without_looking_at_each_other() -> None:
 # --- threads -------------------------------------------------------------------------------------
 
 
+@run_async
+async def test_work_has_begun_before_the_caller_goes_on() -> None:
+    executor, begun, may_end = ThreadExecutor("test"), list[int](), threading.Event()
+
+    def work(number: int) -> int:
+        begun.append(number)
+        may_end.wait(10)
+        return number
+
+    # The first one starts the thread, which may take longer than anybody waits for it.
+    may_end.set()
+    await executor.run(work, 0)
+    may_end.clear()
+    ahead = 0
+    for number in range(1, 51):
+        done = executor.begin(work, number)
+        ahead += begun[-1] == number
+        assert not done.done()
+        may_end.set()
+        assert await done == number
+        may_end.clear()
+    # Not always: nobody waits for a busy machine.
+    assert ahead > 25
+    executor.close()
+
+
+@run_async
+async def test_nobody_waits_for_a_thread_that_has_something_else_to_do() -> None:
+    executor, may_end = ThreadExecutor("test"), threading.Event()
+    first = executor.begin(may_end.wait, 10)
+    begun = time.monotonic()
+    second = executor.begin(int, "2")
+    assert time.monotonic() - begun < MOST_SECONDS
+    may_end.set()
+    assert [await first, await second] == [True, 2]
+    executor.close()
+
+
 def raised(error: BaseException) -> None:
     raise error
 

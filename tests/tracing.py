@@ -13,8 +13,9 @@ from typing import Any
 import tamis
 
 PACKAGE = Path(tamis.__file__).parent
-# Ports stand for calls of the system: a port that runs a thread is no step of ours.
-PORTS = str(PACKAGE / "ports.py")
+# Ports stand for calls of the system: a port that runs a thread is no step of ours. Turns, and the
+# queue with them, stand for asyncio's.
+PRIMITIVES = {str(PACKAGE / "ports.py"), str(PACKAGE / "broker" / "operations" / "turns.py")}
 
 
 class Trace:
@@ -35,7 +36,7 @@ class Trace:
             f"{Path(code.co_filename).relative_to(PACKAGE)}: {code.co_qualname}"
             for code in self._codes
             if code.co_filename.startswith(str(PACKAGE))
-            and code.co_filename != PORTS
+            and code.co_filename not in PRIMITIVES
             and not code.co_name.startswith("<")
         ]
 

@@ -12,6 +12,7 @@ import math
 import os
 import secrets
 import time
+from _thread import LockType, allocate_lock
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -57,17 +58,12 @@ class MachineClock(Clock, Protocol):
 class SystemClock:
     """The clock of the machine."""
 
-    # Before the method `time`, which hides the module.
+    # Not wrapped: every publication asks some of them. `time`, the last one, hides the module.
     thread_time = staticmethod(time.thread_time)
     process_time = staticmethod(time.process_time)
-
-    def time(self) -> float:
-        """Return the seconds since 1970."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Return the seconds since some moment; the time that the machine sleeps counts."""
-        return time.clock_gettime(_MONOTONIC)
+    monotonic = staticmethod(partial(time.clock_gettime, _MONOTONIC))
+    """The time that the machine sleeps counts."""
+    time = staticmethod(time.time)
 
 
 class ClockJump(NamedTuple):
@@ -173,15 +169,22 @@ class Executor(Protocol):
         """Accept no more work."""
 
 
+class PromptExecutor(Executor, Protocol):
+    """One that can be told to begin, so that the caller can do something else meanwhile."""
+
+    def begin(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Let a function begin; return the future of its result."""
+
+
 THREAD_PREFIX: Final = "tamis-"
+# A thread begins within some 0.05 ms. If it does not, the machine is busy, and nobody waits for it.
+MAX_SECONDS_TO_BEGIN: Final = 0.0005
 
 
-class _ThreadCall(NamedTuple):
-    """Something to do, and whom to tell."""
-
-    loop: asyncio.AbstractEventLoop
-    done: asyncio.Future[Any]
-    call: Callable[[], Any]
+_ThreadCall = tuple[
+    asyncio.AbstractEventLoop, asyncio.Future[Any], Callable[[], Any], LockType | None
+]
+"""Whom to tell, something to do, and what to release when it begins."""
 
 
 class ThreadExecutor:
@@ -201,14 +204,32 @@ class ThreadExecutor:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function that runs in one of the threads."""
+        return await self._submit(partial(work, *args, **kwargs))
+
+    def begin(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Return the future of a result once a thread has begun to work for it.
+
+        If this one went on at once, it would keep the interpreter's lock, and on a busy machine the
+        processor. So work that is to wait for a disk would not begin before this thread has
+        nothing more to do, and the two would not happen at the same time.
+        """
+        has_begun = allocate_lock()
+        has_begun.acquire()
+        done = self._submit(partial(work, *args, **kwargs), has_begun)
+        has_begun.acquire(timeout=MAX_SECONDS_TO_BEGIN)
+        return done
+
+    def _submit(
+        self, call: Callable[[], T], has_begun: LockType | None = None
+    ) -> asyncio.Future[T]:
         if self._is_closed:
             raise RuntimeError(f"{self._name} accepts no more work")
         if self._left:
             self._begin()
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
-        self._work.put(_ThreadCall(loop, done, partial(work, *args, **kwargs)))
-        return await done
+        self._work.put((loop, done, call, has_begun))
+        return done
 
     def close(self) -> None:
         """Accept no more work; what waits and what runs is finished."""
@@ -230,18 +251,22 @@ class ThreadExecutor:
 def _work_off(waiting: SimpleQueue[_ThreadCall | None]) -> None:
     """Do what waits, until there is nothing to come."""
     while (work := waiting.get()) is not None:
-        loop, done, call = work
+        loop, done, call, has_begun = work
+        if has_begun is not None:
+            has_begun.release()
         outcome: Callable[[], None] | None = None
         if not done.cancelled():
             try:
                 outcome = partial(_resolve, done, call(), None)
             except BaseException as error:
                 outcome = partial(_resolve, done, None, error)
-            # A loop that is closed waits for nothing.
-            with suppress(RuntimeError):
+            try:  # noqa: SIM105 - `suppress` is three calls, and somebody waits
                 loop.call_soon_threadsafe(outcome)
+            except RuntimeError:
+                # A loop that is closed waits for nothing.
+                pass
         # Otherwise the last work and its outcome would live as long as the thread waits.
-        del work, loop, done, call, outcome
+        del work, loop, done, call, has_begun, outcome
 
 
 def _resolve(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

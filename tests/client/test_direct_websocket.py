@@ -99,6 +99,12 @@ def bytes_of(*frames: Frame) -> bytes:
     return b"".join(frame.serialize(mask=False) for frame in frames)
 
 
+def bring(socket: DirectWebSocket, data: bytes) -> None:
+    """Give it what one read brings, as asyncio does."""
+    socket.get_buffer(len(data))[: len(data)] = data
+    socket.buffer_updated(len(data))
+
+
 def text(message: bytes, *, fin: bool = True) -> Frame:
     return Frame(Opcode.TEXT, message, fin)
 
@@ -115,14 +121,35 @@ def test_a_message_is_handed_on_where_it_is_read() -> None:
         got: list[bytes] = []
         async with silent() as (transport, socket), receiving(transport, got.append):
             for size in (0, 1, 125, 126, 65_535, 65_536, LARGEST):
-                socket.data_received(bytes_of(text(bytes(size))))
+                bring(socket, bytes_of(text(bytes(size))))
                 # No other task had a turn.
                 assert got == [bytes(size)]
                 got.clear()
-            socket.data_received(bytes_of(Frame(Opcode.BINARY, b"a"), text(b"b"), text(b"c")))
+            bring(socket, bytes_of(Frame(Opcode.BINARY, b"a"), text(b"b"), text(b"c")))
             assert got == [b"a", b"b", b"c"]
 
     run(main())
+
+
+@pytest.mark.parametrize("size", [0, 5, 125, 126, 300])
+def test_a_message_in_two_reads_is_handed_on_with_the_second(size: int) -> None:
+    message = bytes(size)
+    read = bytes_of(text(message))
+
+    async def main() -> None:
+        got: list[bytes] = []
+        async with silent() as (transport, socket), receiving(transport, got.append):
+            for place in range(1, len(read)):
+                bring(socket, read[:place])
+                assert got == []
+                # The second brings the beginning of another one.
+                bring(socket, read[place:] + read[:1])
+                assert got == [message]
+                bring(socket, read[1:])
+                assert got == [message, message]
+                got.clear()
+
+    run(main(), strictly=False)
 
 
 def test_messages_keep_their_order_however_they_are_read_and_whenever_they_are_handed_on() -> None:
@@ -136,11 +163,11 @@ def test_messages_keep_their_order_however_they_are_read_and_whenever_they_are_h
                 got: list[bytes] = []
                 direct = 0
                 for read in reads[:before]:
-                    socket.data_received(read)
+                    bring(socket, read)
                 async with receiving(transport, got.append):
                     for read in reads[before:]:
                         had = len(got)
-                        socket.data_received(read)
+                        bring(socket, read)
                         direct += len(got) - had
                         if random.random() < 0.3:
                             await let_others_run(random.randint(1, 3))
@@ -260,7 +287,7 @@ async def how_it_ends(read: bytes, *, directly: bool) -> tuple[list[bytes], str]
         if not directly:
             socket.hand_on = lambda *_: None  # type: ignore[method-assign]
         async with receiving(transport, got.append) as task:
-            socket.data_received(read)
+            bring(socket, read)
             with pytest.raises(DisconnectedError) as caught:
                 await asyncio.wait_for(task, 20)
     return got, str(caught.value)
@@ -315,14 +342,14 @@ def test_what_the_handler_raises_ends_it_and_nothing_is_handed_on_after_it(
         read = bytes_of(text(b"good"), text(b"bad"), text(b"late"))
         async with silent() as (transport, socket):
             if is_queued:
-                socket.data_received(read)
+                bring(socket, read)
             async with receiving(transport, handle) as task:
                 if not is_queued:
-                    socket.data_received(read)
-                socket.data_received(bytes_of(text(b"later")))
+                    bring(socket, read)
+                bring(socket, bytes_of(text(b"later")))
                 with pytest.raises(ProtocolError, match="this is bad"):
                     await asyncio.wait_for(task, 20)
-                socket.data_received(bytes_of(text(b"latest")))
+                bring(socket, bytes_of(text(b"latest")))
         assert got == [b"good", b"bad"]
 
     run(main())
@@ -333,13 +360,13 @@ def test_nothing_is_handed_on_after_whoever_receives_has_gone() -> None:
         got: list[bytes] = []
         async with silent() as (transport, socket):
             async with receiving(transport, got.append):
-                socket.data_received(bytes_of(text(b"a")))
-            socket.data_received(bytes_of(text(b"b")))
+                bring(socket, bytes_of(text(b"a")))
+            bring(socket, bytes_of(text(b"b")))
             assert got == [b"a"]
             # It waits for whoever receives next.
             assert await transport.receive() == b"b"
             async with receiving(transport, got.append):
-                socket.data_received(bytes_of(text(b"c")))
+                bring(socket, bytes_of(text(b"c")))
         assert got == [b"a", b"c"]
 
     run(main())
@@ -391,12 +418,12 @@ def test_a_flood_waits_in_the_network_while_nobody_receives() -> None:
     async def main() -> None:
         got: list[bytes] = []
         async with silent() as (transport, socket):
-            socket.data_received(bytes_of(*map(text, flood)))
+            bring(socket, bytes_of(*map(text, flood)))
             assert not socket.transport.is_reading()
             async with receiving(transport, got.append):
                 await eventually_async(lambda: len(got) == len(flood))
                 assert socket.transport.is_reading()
-                socket.data_received(bytes_of(*map(text, flood)))
+                bring(socket, bytes_of(*map(text, flood)))
                 assert got == flood + flood
                 assert socket.transport.is_reading()
 

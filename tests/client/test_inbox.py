@@ -107,6 +107,6 @@ def test_a_consumer_never_starves_and_no_more_than_the_window_waits(
         sequence, credit = sequence + credit, 0
         assert 0 < len(inbox) <= window
         inbox.take(limit)
-        if inbox.is_urgent:
+        if inbox.report_due(is_idle=False) == "now":
             credit = sum(frame.events for frame in inbox.frames("s") if isinstance(frame, Credit))
         assert len(inbox) or credit

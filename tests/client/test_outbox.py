@@ -32,6 +32,11 @@ OUT_OF_ORDER = RefusedError(Code.OUT_OF_ORDER, "another number is expected")
 LARGEST_FRAME = 100_000
 
 
+def limits(size: int) -> PublicationLimits:
+    """Return limits that are the same for one event and for several."""
+    return PublicationLimits(size, size)
+
+
 class Client:
     """An outbox with numbers for events, which are what the broker sees of them."""
 
@@ -42,7 +47,7 @@ class Client:
         self.outbox = Outbox("me", most, 10**6, first=first, is_patient=is_patient)
         self.all: list[PendingPublication] = []
         self.next = 1
-        self.limits = PublicationLimits(LARGEST_FRAME - 1000)
+        self.limits = limits(LARGEST_FRAME - 1000)
         self._ref = 0
 
     def publish(self, events: int = 1, data: object = None) -> PendingPublication:
@@ -51,10 +56,9 @@ class Client:
 
     def add(self, events: list[EncodedEvent]) -> PendingPublication:
         done: asyncio.Future[Receipt] = self.loop.create_future()
-        publication = PendingPublication(self.next, events, done)
+        publication = self.outbox.add(self.next, events, done)
         self.next = publication.end
         self.all.append(publication)
-        self.outbox.add(publication)
         return publication
 
     def frame(self) -> Publish | None:
@@ -414,7 +418,7 @@ def test_a_frame_keeps_to_the_limits_of_a_batch(client: Client) -> None:
 def test_what_no_frame_can_hold_any_longer_fails_alone(client: Client) -> None:
     large, small = client.publish(data="x" * 40_000), client.publish()
     # After a reconnect, the broker takes less.
-    client.limits = PublicationLimits(10_000)
+    client.limits = limits(10_000)
     assert client.sent() == [2]
     error = large.done.exception()
     assert isinstance(error, RefusedError)

@@ -13,8 +13,9 @@ import msgspec
 from seeds import in_volume
 from tamis.client import Consumer
 from tamis.client.bus import Bus
+from tamis.client.direct_websocket import FrameSource
 from tamis.client.options import ClientOptions
-from tamis.client.transport import FrameSource, Transport
+from tamis.client.transport import Transport
 from tamis.protocol import (
     Acknowledge,
     Credit,

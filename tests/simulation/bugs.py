@@ -5,13 +5,13 @@ Some are what the broker once did, some are what it might do after a careless ch
 
 from __future__ import annotations
 
-import asyncio
+import sys
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from math import exp
-from typing import Any, Literal
+from typing import Any
 from unittest import mock
 
 from simulation.clock import SimulatedClock
@@ -29,7 +29,6 @@ from tamis.broker.match.matcher import Matcher
 from tamis.broker.operations import activity
 from tamis.broker.operations.supervisor import Supervisor
 from tamis.broker.publish import committer
-from tamis.broker.publish.event_cache import EventCache
 from tamis.broker.publish.publishers import Numbering
 from tamis.broker.subscribe import replay
 from tamis.broker.subscribe.manager import SubscriptionManager
@@ -407,16 +406,6 @@ def untold_overflow() -> Iterator[None]:
         yield
 
 
-class AlwaysSet(asyncio.Event):
-    """Lets everybody pass."""
-
-    def is_set(self) -> bool:
-        return True
-
-    async def wait(self) -> Literal[True]:
-        return True
-
-
 class AlwaysEmpty(set[Any]):
     """Forgets at once what it is given."""
 
@@ -437,14 +426,32 @@ def settled_too_early() -> Iterator[None]:
         yield
 
 
-@bug("subscriptions change while somebody else matches")
-def two_matchers() -> Iterator[None]:
-    def make(begin: Any) -> Any:
-        def begin_returned(self: EventCache, *args: Any, **options: Any) -> None:
-            begin(self, *args, **options)
-            self.is_returned = AlwaysSet()
+class OutlivingChanges:
+    """What was found ahead, which the matcher cannot forget."""
 
-        return begin_returned
+    def __get__(self, matcher: Any, _: type) -> Any:
+        return matcher.__dict__.get("ahead")
 
-    with replaced(EventCache, "__init__", make):
+    def __set__(self, matcher: Any, found: Any) -> None:
+        if found is not None or sys._getframe(1).f_locals["self"] is not matcher:
+            matcher.__dict__["ahead"] = found
+
+
+@bug("what was found ahead is used although subscriptions have changed")
+def stale_ahead() -> Iterator[None]:
+    with mock.patch.object(Matcher, "ahead", OutlivingChanges(), create=True):
+        yield
+
+
+@bug("events count as matched before they are stored")
+def matched_too_early() -> Iterator[None]:
+    def make(match: Any) -> Any:
+        def match_for_good(self: Matcher, events: Any) -> None:
+            match(self, events)
+            if self.ahead is not None:
+                self.position = events[-1].sequence
+
+        return match_for_good
+
+    with replaced(Matcher, "match_ahead", make):
         yield

@@ -64,6 +64,8 @@ class AdvertisementTracker:
 
     def drops(self, event: EncodedEvent) -> bool:
         """Return whether an event need not be sent, because nobody wants it, and count it then."""
+        if not self._all:
+            return False
         quenching = [one for one in self._all if one.quenches]
         if not quenching:
             return False

@@ -26,6 +26,7 @@ from tamis.client.messages import (
     check_size,
     encode_event,
     in_frames,
+    texts_of,
 )
 from tamis.client.object_consumer import (
     FilterOverObjects,
@@ -48,7 +49,7 @@ from tamis.client.query_consumer import (
     is_document_query,
 )
 from tamis.client.query_results import Queryable, QueryOptions, QueryResult
-from tamis.client.queues import Outbox, PendingPublication
+from tamis.client.queues import Outbox
 from tamis.client.reconnector import Reconnector, time_to_connect
 from tamis.client.transport import Dial, websocket_dial
 from tamis.errors import DisconnectedError, RefusedError
@@ -312,14 +313,15 @@ class Bus(ManagingBus):
         self, events: list[EncodedEvent], sequence: int | None
     ) -> asyncio.Future[Receipt] | None:
         """Put events into the outbox if there is room; only while nobody waits for it."""
-        if not self._outbox.has_room(len(events), sum([len(event.text) for event in events])):
+        if not self._outbox.has_room(len(events), sum(map(len, texts_of(events)))):
             return None
         if sequence is not None:
             self._skip_to(sequence)
         done: asyncio.Future[Receipt] = asyncio.get_running_loop().create_future()
-        self._outbox.add(PendingPublication(self._sequence, events, done))
-        self._sequence += len(events)
-        self._reconnector.wake()
+        self._sequence = self._outbox.add(self._sequence, events, done).end
+        connection = self._reconnector.connection
+        if connection is not None:
+            connection.wake()
         return done
 
     def advertise(
@@ -474,9 +476,10 @@ class Bus(ManagingBus):
     # --- helpers ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        if self._is_closing:
+        if self._closed is not None:
             raise DisconnectedError("the bus is closed")
-        self._reconnector.check()
+        if self._reconnector.failure is not None:
+            raise self._reconnector.failure
 
     @contextlib.asynccontextmanager
     async def _in_time(self, what: str) -> AsyncIterator[None]:

@@ -27,24 +27,26 @@ from tamis.protocol import (
     Ended,
     Ping,
     Pong,
-    Publish,
     Published,
     Refused,
     Subscribed,
     Unsubscribe,
     Unsubscribed,
     Welcome,
-    decode_reply,
     encode_frame,
 )
 from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.frames import (
+    ENCODER,
+    FRAME_ERRORS,
+    REPLY_DECODER,
     AdvertisingReply,
     AdvertisingRequest,
     QueryReply,
     QueryRequest,
     Reply,
     Request,
+    frame_mismatch,
 )
 
 FIRST_RETRY_SECONDS: Final = 0.1
@@ -245,13 +247,10 @@ class ClientConnection:
             return self._settlements.popleft()
         if self._requests:
             return self._requests.popleft()
-        publication = self._publication()
-        return None if publication is None else encode_frame(publication)
-
-    def _publication(self) -> Publish | None:
         if self._pause_timer is not None:
             return None
-        return self._outbox.next(self._next_ref(), self._limits)
+        publication = self._outbox.next(self._next_ref(), self._limits)
+        return None if publication is None else ENCODER.encode(publication)
 
     def _pause(self, seconds: float | None) -> None:
         """Stop publishing for a while, as the broker asked."""
@@ -267,9 +266,13 @@ class ClientConnection:
     # --- receiving -------------------------------------------------------------------------------
 
     async def _receive_all(self) -> None:
-        await self._transport.receive_all(lambda frame: self._handle(decode_reply(frame)))
+        await self._transport.receive_all(self._handle)
 
-    def _handle(self, reply: Reply) -> None:
+    def _handle(self, frame: bytes) -> None:
+        try:
+            reply = REPLY_DECODER.decode(frame)
+        except FRAME_ERRORS as error:
+            raise ProtocolError(frame_mismatch(error, Reply, frame)) from None
         match reply:
             case Deliver():
                 if reply.subscription in self._consumers:
@@ -290,12 +293,12 @@ class ClientConnection:
                     self._consumers[reply.subscription].dropped(reply)
             case Ended():
                 self._ended(reply)
-            case Welcome():
-                raise ProtocolError("the broker said `welcome` twice")
             case _:
                 self._handle_other(reply)
 
-    def _handle_other(self, reply: QueryReply | AdvertisingReply) -> None:
+    def _handle_other(self, reply: Welcome | QueryReply | AdvertisingReply) -> None:
+        if isinstance(reply, Welcome):
+            raise ProtocolError("the broker said `welcome` twice")
         if isinstance(reply, AdvertisingReply):
             self._advertisement_tracker.handle(reply)
         else:

@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from itertools import repeat
 from socket import gethostname
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -16,7 +17,7 @@ from typing import Any, Final, Protocol, Self
 from tamis.client.messages import Message
 from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
-from tamis.client.queues import Inbox, Settlement
+from tamis.client.queues import Inbox, ReportTime, Settlement
 from tamis.errors import DisconnectedError, RefusedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
 from tamis.protocol.management import MAX_NUMBER
@@ -96,7 +97,10 @@ class Consumer:
         self.ref = 0
         """The number of the latest request for the subscription."""
         self._in_hand: list[Message] = []
-        self._has_news = asyncio.Event()
+        self._is_automatic: Final = request.acknowledge == "auto"
+        self._waiters: dict[asyncio.Future[None], None] = {}
+        """One for each task that waits for an event: cancelling a task cancels what it waits for,
+        and must not wake the others."""
         self._first = 0
         """The sequence of the first event the subscription covers."""
         self.was_confirmed = False
@@ -220,7 +224,8 @@ class Consumer:
             self._confirmed.set_exception(self._error or DisconnectedError("it is closed"))
             # Mark it as retrieved: there may be no waiter.
             self._confirmed.exception()
-        self._has_news.set()
+        # Nothing has arrived, but whoever waits looks again.
+        self.deliver(())
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -241,7 +246,7 @@ class Consumer:
         return self
 
     async def __anext__(self) -> Message:
-        messages = await self.take(1)
+        messages = await self._take(1)
         if not messages:
             raise StopAsyncIteration
         return messages[0]
@@ -266,8 +271,8 @@ class Consumer:
 
     async def _take(self, limit: int) -> list[Message]:
         self._settle_in_hand()
-        messages = [Message(delivery, self) for delivery in await self.deliveries(limit)]
-        if self.acknowledges_automatically:
+        messages = [*map(Message, await self.deliveries(limit), repeat(self))]
+        if self._is_automatic:
             self._in_hand = messages
         return messages
 
@@ -278,11 +283,17 @@ class Consumer:
             await self._start_unless_closed()
         while not self._is_closed:
             taken = self._inbox.take(limit)
-            self._report(is_idle=not taken)
+            due = self._inbox.report_due(is_idle=not taken)
+            if due is not None:  # It seldom is, and each call delays the event.
+                self._report(due)
             if taken:
                 return taken
-            self._has_news.clear()
-            await self._has_news.wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters[waiter] = None
+            try:
+                await waiter
+            finally:
+                del self._waiters[waiter]
         if self._error is not None:
             raise self._error
         return []
@@ -297,7 +308,7 @@ class Consumer:
     @property
     def acknowledges_automatically(self) -> bool:
         """Return whether asking for the next event acknowledges the last."""
-        return self._request.acknowledge == "auto"
+        return self._is_automatic
 
     def _settle_in_hand(self) -> None:
         for message in self._in_hand:
@@ -308,26 +319,21 @@ class Consumer:
         """Acknowledge an event, so that it is not sent again."""
         self._inbox.acknowledge(sequence)
         self._has_unflushed = self._request.settles
-        self._report(is_idle=False)
+        self._report(self._inbox.report_due(is_idle=False))
 
     def reject(self, sequence: int, delay: float | None, reason: str) -> None:
         """Reject an event, so that it is sent again."""
         self._inbox.reject(sequence, delay, reason)
         self._has_unflushed = self._request.settles
-        self._report(is_idle=False)
+        self._report(self._inbox.report_due(is_idle=False))
 
-    def _report(self, *, is_idle: bool) -> None:
-        """Tell the broker what cannot wait, and collect the rest.
-
-        A caller about to wait is idle, so this is the time to send acknowledgements. Credit can
-        wait even then: the broker does not miss it before half of the window is used.
-        """
-        inbox = self._inbox
+    def _report(self, due: ReportTime | None) -> None:
+        """Tell the broker what cannot wait, and collect the rest."""
         if not self._is_active:
             return
-        if inbox.is_urgent or (is_idle and inbox.has_settlements):
+        if due == "now":
             self.send_settlements()
-        elif self._timer is None and (inbox.has_settlements or (is_idle and inbox.has_news)):
+        elif due == "soon" and self._timer is None:
             soon = asyncio.get_running_loop().call_later
             self._timer = soon(_SECONDS_TO_COLLECT, self.send_settlements)
 
@@ -416,9 +422,11 @@ class Consumer:
             self._miss(Missed(None, "retention"))
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
-        """Take events that arrived."""
+        """Take events that arrived, and wake those that wait for them."""
         self._inbox.put(deliveries)
-        self._has_news.set()
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def dropped(self, frame: Dropped) -> None:
         """Handle events that the broker dropped."""

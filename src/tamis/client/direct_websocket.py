@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from os import urandom
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from websockets.asyncio.client import ClientConnection as WebSocket
 from websockets.frames import apply_mask  # type: ignore[attr-defined] # compiled, if it can be
@@ -24,6 +24,8 @@ from tamis.protocol.websocket_frames import (
 
 FrameHandler = Callable[[bytes], None]
 """Takes a frame at once; what it raises ends the connection."""
+FrameSource = Callable[[], bytes | None]
+"""Returns the next frame to send, None if there is none."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 _MAX_BYTES_BEGUN: Final = 64 * 1024
@@ -69,16 +71,16 @@ class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
             raise self._error
         return frame
 
-    @property
-    def is_ready(self) -> bool:
-        """Return whether it is open, and the system has taken all that was sent."""
-        return self.state is State.OPEN and not self.transport.get_write_buffer_size()
-
-    def send_now(self, message: bytes) -> None:
-        """Send a message as text at once; only if it is ready."""
-        mask = urandom(MASK_BYTES)
-        header = text_header(len(message), MASKED)
-        self.transport.write(b"".join((header, mask, apply_mask(message, mask))))
+    def send_now(self, next_frame: FrameSource) -> bool:
+        """Send frames as text while the system takes all at once; return whether it was all."""
+        while self.protocol.state is State.OPEN and not self.transport.get_write_buffer_size():
+            frame = next_frame()
+            if frame is None:
+                return True
+            mask = urandom(MASK_BYTES)
+            header = text_header(len(frame), MASKED)
+            self.transport.write(b"".join((header, mask, apply_mask(frame, mask))))
+        return False
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Return where to put what is read; over TLS, this many bytes wait to be decrypted."""
@@ -90,39 +92,47 @@ class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was put there."""
-        self.data_received(bytes(self._buffer[:nbytes]))
-
-    def data_received(self, data: bytes) -> None:
-        """Take what one read brought."""
+        data, self._begun = self._begun + self._buffer[:nbytes], b""
         if not self._is_aligned:
             self._read_head(data)
             return
-        data, self._begun = self._begun + data, b""
         place = self._missing
         if place:
             self._feed(data, 0, place)
         while place < len(data):
             payload = payload_at(data, place)
-            is_direct = (
-                payload is not None
+            # Who takes it here, if anybody.
+            handler = (
+                self._handler
+                if payload is not None
                 and data[place] in WHOLE_MESSAGES
                 and not data[place + 1] & MASKED
                 and payload.stop - payload.start <= self._largest
-                and self._handler is not None
                 and not self._queued
                 and self.protocol.state is State.OPEN
+                else None
             )
             # Only a small one waits for its rest here, because each read copies it.
             is_begun = payload is not None and len(data) < payload.stop <= place + _MAX_BYTES_BEGUN
-            if payload is None or (is_direct and is_begun):
+            if payload is None or (handler is not None and is_begun):
                 self._begun = data[place:]
                 return
-            if not (is_direct and payload.stop <= len(data) and self._handed_on(data[payload])):
-                if (data[place] & OPCODE) in CONTROL_OPCODES:
-                    self._feed(data, place, payload.stop)
-                else:
+            if handler is not None and payload.stop <= len(data):
+                try:
+                    # It does not wait, so that nothing piles up behind it, as nothing did in the
+                    # queue. All that it keeps is bounded by credit for events, and by requests with
+                    # one answer each.
+                    handler(data[payload])
+                except Exception as error:
+                    # The message goes to the queue, which wakes `next_frame`; nothing overtakes it.
+                    self._error = error
                     self._queue(data, place)
                     return
+            elif (data[place] & OPCODE) in CONTROL_OPCODES:
+                self._feed(data, place, payload.stop)
+            else:
+                self._queue(data, place)
+                return
             place = payload.stop
 
     def _read_head(self, data: bytes) -> None:
@@ -132,17 +142,6 @@ class DirectWebSocket(WebSocket, asyncio.BufferedProtocol):
         # Where it does not, the library reads everything.
         _, end, rest = data.partition(_HEAD_END)
         self._is_aligned = is_before and self.response is not None and bool(end) and not rest
-
-    def _handed_on(self, message: bytes) -> bool:
-        try:
-            # It does not wait, so that nothing piles up behind it, as nothing did in the queue. All
-            # that it keeps is bounded by credit for events, and by requests with one answer each.
-            cast("FrameHandler", self._handler)(message)
-        except Exception as error:
-            # The message goes to the queue, which wakes `next_frame`; nothing overtakes it.
-            self._error = error
-            return False
-        return True
 
     def _queue(self, data: bytes, place: int) -> None:
         """Let the library read a message, and everything after it."""

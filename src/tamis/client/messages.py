@@ -13,6 +13,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, get_args
 
 import msgspec
@@ -233,11 +235,17 @@ MAX_EVENTS_PER_FRAME: Final = 500
 FRAME_OVERHEAD_BYTES: Final = 1000
 
 
-class EncodedEvent(NamedTuple):
+class EncodedEvent(msgspec.Struct, frozen=True):
     """An event as JSON."""
 
     text: bytes
     format: EventFormat
+
+
+texts_of: Final[Callable[[Iterable[EncodedEvent]], Iterator[bytes]]] = partial(
+    map, attrgetter("text")
+)
+"""Returns the texts of events; a generator would be called for each of them."""
 
 
 def encode_event(event: Publishable) -> EncodedEvent:
@@ -360,23 +368,19 @@ class PublicationLimits(NamedTuple):
 
     largest_frame: int
     """Bytes of events in a frame."""
-    events: int = MAX_EVENTS_PER_FRAME
-    batch_bytes: int | None = None
+    batch_bytes: int
     """Bytes of events, if there are several."""
+    events: int = MAX_EVENTS_PER_FRAME
 
     @classmethod
     def of(cls, welcome: Welcome) -> PublicationLimits:
         """Return the limits of a broker for this client."""
+        largest = welcome.largest_frame - FRAME_OVERHEAD_BYTES
         return cls(
-            welcome.largest_frame - FRAME_OVERHEAD_BYTES,
+            largest,
+            min(largest, welcome.largest_batch_bytes or largest),
             min(MAX_EVENTS_PER_FRAME, welcome.largest_batch),
-            welcome.largest_batch_bytes,
         )
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes of several events."""
-        return min(self.largest_frame, self.batch_bytes or self.largest_frame)
 
 
 def check_size(event: EncodedEvent, welcome: Welcome) -> None:
@@ -450,7 +454,11 @@ def encode_indexed(event: Publishable, index: int, welcome: Welcome | None = Non
 def _fits_group(
     event: EncodedEvent, group: list[EncodedEvent], size: int, limits: PublicationLimits
 ) -> bool:
-    return len(group) < limits.events and size <= limits.bytes and event.format == group[0].format
+    return (
+        len(group) < limits.events
+        and size <= limits.batch_bytes
+        and event.format == group[0].format
+    )
 
 
 async def _each(

@@ -16,17 +16,24 @@ import asyncio
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
-from tamis.client.messages import MAX_EVENTS_PER_FRAME, EncodedEvent, PublicationLimits
+from tamis.client.messages import (
+    MAX_EVENTS_PER_FRAME,
+    EncodedEvent,
+    PublicationLimits,
+    texts_of,
+)
 from tamis.errors import RefusedError
 from tamis.protocol import Acknowledge, Code, Credit, Delivery, Publish, Published, Reject
 from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.views import Receipt
 
 Settlement = Acknowledge | Reject | Credit
+ReportTime = Literal["now", "soon"]
+"""When to tell the broker what was settled or consumed; what is told soon is collected."""
 
 URGENT_ACKNOWLEDGEMENTS: Final = 100
 _MAX_ACKNOWLEDGEMENTS_PER_FRAME: Final = 1000
@@ -43,6 +50,7 @@ class Inbox:
 
     def __init__(self, window: int, *, settles: bool, is_kept: bool) -> None:
         self._window = window
+        self._urgent_credit = max(1, window // 2)
         self._settles = settles
         """Whether events are acknowledged one by one."""
         self._is_kept = is_kept
@@ -106,24 +114,26 @@ class Inbox:
         if self._settles:
             self._rejected.append((sequence, delay, reason))
 
-    @property
-    def is_urgent(self) -> bool:
-        """Return whether to report to the broker now."""
-        return bool(
+    def report_due(self, *, is_idle: bool) -> ReportTime | None:
+        """Return when to report to the broker, None if it need not know anything.
+
+        A caller about to wait is idle, so this is the time to send acknowledgements. Credit can
+        wait even then: the broker does not miss it before half of the window is used.
+        """
+        has_settlements = self._rejected or self._acknowledged
+        if (
             self._rejected
             or len(self._acknowledged) >= URGENT_ACKNOWLEDGEMENTS
-            or self._consumed >= max(1, self._window // 2)
-        )
-
-    @property
-    def has_settlements(self) -> bool:
-        """Return whether there are acknowledgements or rejections to report to the broker."""
-        return bool(self._rejected or self._acknowledged)
+            or self._consumed >= self._urgent_credit
+            or (is_idle and has_settlements)
+        ):
+            return "now"
+        return "soon" if has_settlements or (is_idle and self._consumed) else None
 
     @property
     def has_news(self) -> bool:
         """Return whether there is anything to report to the broker, be it only credit."""
-        return bool(self._consumed) or self.has_settlements
+        return bool(self._consumed or self._rejected or self._acknowledged)
 
     def frames(self, subscription: str, *, with_credit: bool = True) -> list[Settlement]:
         """Return the frames that report to the broker, once."""
@@ -143,38 +153,21 @@ class Inbox:
         return frames
 
 
-class PendingPublication:
+class PendingPublication(msgspec.Struct, eq=False):
     """Events that are stored all or none."""
 
-    __slots__ = (
-        "count",
-        "done",
-        "events",
-        "is_counted",
-        "is_in_flight",
-        "max_per_frame",
-        "sequence",
-        "size",
-    )
-
-    def __init__(
-        self, sequence: int, events: Sequence[EncodedEvent], done: asyncio.Future[Receipt]
-    ) -> None:
-        self.sequence = sequence
-        self.events = events
-        self.done = done
-        self.count = len(events)
-        self.size = sum(len(event.text) + 1 for event in events)
-        self.max_per_frame = MAX_EVENTS_PER_FRAME
-        """How many may share a frame; halved after a refusal, to find the one that caused it."""
-        self.is_counted = True
-        """Whether it counts towards the limits of the outbox."""
-        self.is_in_flight = False
-
-    @property
-    def end(self) -> int:
-        """Return the number after its last event."""
-        return self.sequence + self.count
+    sequence: int
+    end: int
+    """The number after its last event."""
+    events: Sequence[EncodedEvent]
+    size: int
+    """The bytes of the events, each with a comma."""
+    done: asyncio.Future[Receipt]
+    max_per_frame: int = MAX_EVENTS_PER_FRAME
+    """How many may share a frame; halved after a refusal, to find the one that caused it."""
+    is_counted: bool = True
+    """Whether it counts towards the limits of the outbox."""
+    is_in_flight: bool = False
 
 
 class Outbox:
@@ -231,39 +224,48 @@ class Outbox:
         fits = self._events + events <= self._max_events and self._bytes + size <= self._max_bytes
         return fits or not self._events
 
-    def add(self, publication: PendingPublication) -> None:
-        """Append a publication."""
+    def add(
+        self, sequence: int, events: Sequence[EncodedEvent], done: asyncio.Future[Receipt]
+    ) -> PendingPublication:
+        """Append a publication, whose first event has this number."""
+        count = len(events)
+        size = count + sum(map(len, texts_of(events)))
+        publication = PendingPublication(sequence, sequence + count, events, size, done)
         self._waiting.append(publication)
-        self._events += publication.count
-        self._bytes += publication.size
-        publication.done.add_done_callback(lambda _: self._forget_cancelled(publication))
+        self._events += count
+        self._bytes += size
+        done.add_done_callback(lambda _: self._forget_cancelled(publication))
+        return publication
 
     def next(self, ref: int, limits: PublicationLimits) -> Publish | None:
         """Return the next frame to send; None while enough of them are in flight."""
         if len(self._in_flight) >= MAX_FRAMES_IN_FLIGHT or self._refused:
             return None
-        self._drop_cancelled()
-        while self._waiting and self._waiting[0].size - 1 > limits.largest_frame:
-            # Checked when it was published, but after a reconnect the limit may be lower.
-            self._fail([self._waiting.popleft()], _too_large(limits.largest_frame))
-            self._drop_cancelled()
-        skips = bool(self._waiting) and self._waiting[0].sequence != self._following
-        if not self._waiting or (skips and self._in_flight):
+        waiting = self._waiting
+        while waiting and (
+            waiting[0].done.cancelled() or waiting[0].size - 1 > limits.largest_frame
+        ):
+            # Its size was checked when it was published, but after a reconnect the limit may be
+            # lower. A cancelled one only makes room.
+            self._fail([waiting.popleft()], _too_large(limits.largest_frame))
+        skips = bool(waiting) and waiting[0].sequence != self._following
+        if not waiting or (skips and self._in_flight):
             return None
         sharing: list[PendingPublication] = []
-        room = limits.bytes
-        while self._waiting and _shares_frame(self._waiting[0], sharing, room, limits.events):
-            publication = self._waiting.popleft()
+        events: list[msgspec.Raw] = []
+        room = limits.batch_bytes
+        while waiting and (not sharing or _shares_frame(waiting[0], sharing, room, limits.events)):
+            publication = waiting.popleft()
             sharing.append(publication)
+            events.extend(map(msgspec.Raw, texts_of(publication.events)))
             publication.is_in_flight = True
             room -= publication.size
-            self._drop_cancelled()
         self._in_flight[ref] = sharing
         self._following = sharing[-1].end
         self._was_shared = len(sharing) > 1
         return Publish(
             ref=ref,
-            events=[msgspec.Raw(event.text) for one in sharing for event in one.events],
+            events=events,
             publisher=self._publisher,
             sequence=sharing[0].sequence,
             skip=skips,
@@ -275,10 +277,6 @@ class Outbox:
         if publication.done.cancelled() and not publication.is_in_flight:
             self._remove(publication)
 
-    def _drop_cancelled(self) -> None:
-        while self._waiting and self._waiting[0].done.cancelled():
-            self._remove(self._waiting.popleft())
-
     def knows(self, ref: int) -> bool:
         """Return whether an answer is to a frame in flight."""
         return ref in self._in_flight
@@ -289,15 +287,16 @@ class Outbox:
         known = reply.duplicates
         place = reply.first
         for publication in self._in_flight.pop(reply.ref, ()):
-            duplicates = min(known, publication.count)
+            count = len(publication.events)
+            duplicates = min(known, count)
             known -= duplicates
-            new = publication.count - duplicates
+            new = count - duplicates
             first = place if new else None
             place = None if place is None else place + new
             self._answered = publication.end
             self._remove(publication)
             if not publication.done.done():
-                publication.done.set_result(Receipt(publication.count, duplicates, first))
+                publication.done.set_result(Receipt(count, duplicates, first))
         self._send_refused_again()
 
     def refused(self, ref: int, error: RefusedError) -> bool:
@@ -355,7 +354,7 @@ class Outbox:
     def _remove(self, publication: PendingPublication) -> None:
         if publication.is_counted:
             publication.is_counted = False
-            self._events -= publication.count
+            self._events -= len(publication.events)
             self._bytes -= publication.size
             self.has_changed.set()
 
@@ -363,12 +362,11 @@ class Outbox:
 def _shares_frame(
     one: PendingPublication, sharing: Sequence[PendingPublication], room: int, max_events: int
 ) -> bool:
-    """Return whether a publication may share a frame with some before it."""
-    if not sharing:
-        return True
+    """Return whether a publication may share a frame with those before it."""
     first, last = sharing[0], sharing[-1]
     return (
-        len(sharing) < min(first.max_per_frame, one.max_per_frame)
+        not one.done.cancelled()
+        and len(sharing) < min(first.max_per_frame, one.max_per_frame)
         and last.end == one.sequence
         and one.end - first.sequence <= max_events
         and one.size <= room

@@ -63,7 +63,6 @@ class Reconnector:
         self._outbox = outbox
         self._reconnects = reconnects
         self._backoff = Backoff()
-        self._connection: ClientConnection | None = None
         self._welcome: Welcome | None = None
         self._consumers: dict[Consumer, None] = {}
         self._names: dict[str, Consumer] = {}
@@ -77,6 +76,8 @@ class Reconnector:
             self._check_open, lambda: self.timeout
         )
         """What the bus has advertised."""
+        self.connection: ClientConnection | None = None
+        """The connection that there is now."""
         self.timeout = timeout
         """Seconds to wait for an answer."""
         self.failure: RefusedError | None = None
@@ -87,7 +88,7 @@ class Reconnector:
     @property
     def is_connected(self) -> bool:
         """Return whether there is a connection now."""
-        return self._connection is not None
+        return self.connection is not None
 
     @property
     def welcome(self) -> Welcome:
@@ -151,8 +152,8 @@ class Reconnector:
         """
         lost = [consumer.begin_flush() for consumer in consumers]
         try:
-            if self._connection is not None:
-                await self._connection.flush()
+            if self.connection is not None:
+                await self.connection.flush()
         except DisconnectedError:
             lost = [True]
         if any(lost):
@@ -180,8 +181,8 @@ class Reconnector:
                 )
             self._names[name] = consumer
         self._consumers[consumer] = None
-        if self._connection is not None:
-            self._connection.subscribe(consumer)
+        if self.connection is not None:
+            self.connection.subscribe(consumer)
 
     async def unsubscribe(self, consumer: Consumer, *, delete: bool) -> None:
         """End the subscription at the broker; deleting it waits for a connection."""
@@ -189,16 +190,16 @@ class Reconnector:
             async with asyncio.timeout(self.timeout):
                 if delete:
                     await self._is_connected.wait()
-                if self._connection is not None:
-                    await self._connection.unsubscribe(consumer, delete=delete)
+                if self.connection is not None:
+                    await self.connection.unsubscribe(consumer, delete=delete)
         except (DisconnectedError, TimeoutError):
             if delete:
                 raise DisconnectedError(f"{consumer!r} could not be deleted in time") from None
 
     def leave(self, consumer: Consumer) -> None:
         """Remove a consumer, and tell the broker without waiting for its answer."""
-        if self._connection is not None:
-            self._connection.leave(consumer)
+        if self.connection is not None:
+            self.connection.leave(consumer)
         self.remove(consumer)
 
     def remove(self, consumer: Consumer) -> None:
@@ -210,13 +211,8 @@ class Reconnector:
 
     def schedule_flush(self, consumer: Consumer) -> None:
         """Send the consumer's acknowledgements and credit soon."""
-        if self._connection is not None:
-            self._connection.schedule_flush(consumer)
-
-    def wake(self) -> None:
-        """Send what waits in the outbox."""
-        if self._connection is not None:
-            self._connection.wake()
+        if self.connection is not None:
+            self.connection.schedule_flush(consumer)
 
     # --- the connection --------------------------------------------------------------------------
 
@@ -249,7 +245,7 @@ class Reconnector:
         try:
             self._welcome = welcome = await self._greet(transport)
             next_ref = partial(next, itertools.count(1))
-            self._connection = connection = ClientConnection(
+            self.connection = connection = ClientConnection(
                 transport,
                 self._outbox,
                 welcome,
@@ -266,7 +262,7 @@ class Reconnector:
             self._is_connected.set()
             await connection.run()
         finally:
-            self._connection = None
+            self.connection = None
             self._is_connected.clear()
             self._outbox.disconnected()
             self.query_tracker.disconnected()

@@ -15,7 +15,7 @@ import msgspec
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from tamis.client.direct_websocket import DirectWebSocket, FrameHandler
+from tamis.client.direct_websocket import DirectWebSocket, FrameHandler, FrameSource
 from tamis.errors import AddressError, DisconnectedError, RefusedError
 from tamis.protocol.addresses import DEFAULT_URL
 from tamis.protocol.codes import STATUS
@@ -92,10 +92,6 @@ def environment_proxy(address: BrokerAddress) -> str | None:
     return proxies.get("https" if address.is_secure else "http") or proxies.get("all")
 
 
-FrameSource = Callable[[], bytes | None]
-"""Returns the next frame to send, None if there is none."""
-
-
 class Transport(Protocol):
     """One connection; once it is lost, `send` and `receive` raise `DisconnectedError`.
 
@@ -150,12 +146,7 @@ class WebSocketTransport(Transport):
 
     def send_now(self, next_frame: FrameSource) -> bool:
         """Send frames as text while nothing waits to be sent; return whether it was all."""
-        while self._socket.is_ready:
-            frame = next_frame()
-            if frame is None:
-                return True
-            self._socket.send_now(frame)
-        return False
+        return self._socket.send_now(next_frame)
 
     async def receive(self) -> bytes:
         """Return the next frame."""

@@ -329,8 +329,8 @@ ENCODER: Final = msgspec.json.Encoder()
 FRAME_ERRORS: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What a decoder raises on bytes that are not a frame."""
 REQUEST_DECODER: Final[msgspec.json.Decoder[Request]] = msgspec.json.Decoder(Request)
+REPLY_DECODER: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 _any_frames: Final = msgspec.json.Decoder(_AnyFrame)
-_replies: Final[msgspec.json.Decoder[Reply]] = msgspec.json.Decoder(Reply)
 
 T = TypeVar("T")
 
@@ -351,7 +351,7 @@ def decode_request(text: str | bytes) -> Request:
 
 def decode_reply(text: str | bytes) -> Reply:
     """Return the frame a broker sent; raise `ProtocolError` if it is not one."""
-    return _decode(_replies, text, Reply)
+    return _decode(REPLY_DECODER, text, Reply)
 
 
 def frame_mismatch(error: Exception, kinds: object, text: str | bytes) -> str:

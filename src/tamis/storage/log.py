@@ -128,21 +128,31 @@ class EventLog:
 
     # --- appending ---------------------------------------------------------------------------
 
-    def append(self, records: Sequence[NewRecord]) -> range:
-        """Append all records or none, with one sync, and return their sequences."""
+    def next_append(self) -> tuple[int, float]:
+        """Return the first sequence and the time of an append that is made now.
+
+        Only for whoever makes all of them.
+        """
+        # No two have the same time: that is how opening tells them apart.
+        now, last = self._clock(), self.last_time
+        return self._next, now if now > last else math.nextafter(last, math.inf)
+
+    def append(self, records: Sequence[NewRecord], time: float | None = None) -> range:
+        """Append all records or none, with one sync, and return their sequences.
+
+        `time` is what `next_append` has returned since the last one.
+        """
         with self._writing:
             active = self._active
             if active is None or active.is_dirty or active.is_spent or self._is_closed:
-                active = self._writable()
+                active = self._writable(time)
             if active.segment.extent.end >= self._segment_bytes:
-                active = self._begin()
+                active = self._begin(time)
             if not records:
                 return range(self._next, self._next)
             segment, files = active.segment, self._files
-            first, end, now = self._next, segment.extent.end, self._clock()
-            # No two appends have the same time: that is how opening tells them apart.
-            last = self.last_time
-            self.last_time = now if now > last else math.nextafter(last, math.inf)
+            first, end = self._next, segment.extent.end
+            self.last_time = self.next_append()[1] if time is None else time
             data, starts = encode(records, first, self.last_time, segment.header.mark)
             active.is_dirty, action = True, "writing"
             try:
@@ -163,20 +173,23 @@ class EventLog:
             if self._count is not None:
                 # Evidence only, and not a call: this is on the way of every publication.
                 number = COUNT.pack(self._next - 1)
-                with suppress(OSError):
+                try:  # noqa: SIM105 - `suppress` is three calls
                     files.pwrite(self._count.file, number + CRC.pack(zlib.crc32(number)), 0)
+                except OSError:
+                    pass
             return range(first, self._next)
 
-    def _writable(self) -> _Active:
+    def _writable(self, time: float | None) -> _Active:
         """Return a segment without remains of a failed append, a new one if need be."""
         if self._is_closed:
             raise StorageError(self._folder, "the log is closed")
         active = self._active
-        return self._begin() if active is None or not active.is_clean() else active
+        return self._begin(time) if active is None or not active.is_clean() else active
 
-    def _begin(self) -> _Active:
+    def _begin(self, time: float | None = None) -> _Active:
         if self._header is None or self._header.first != self._next:
-            youngest_before = self.last_time or self._clock()
+            # None of its events may be older.
+            youngest_before = self.last_time or time or self._clock()
             self._header = Header(new_mark(self._random), self._next, youngest_before)
         # Otherwise an earlier attempt failed; its file is replaced, since two would begin with the
         # same sequence.

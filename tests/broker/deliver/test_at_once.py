@@ -52,11 +52,11 @@ async def test_who_waits_has_an_event_before_its_publisher_has_the_answer(tmp_pa
         async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
             cache, were_answered = broker.event_cache, list[bool]()
             session, sink = await broker.authenticate(None), DirectCollectingSink()
-            sink.on_sent = lambda: were_answered.append(cache.is_returned.is_set())
+            sink.on_sent = lambda: were_answered.append(not cache.unmatched.empty())
             await attached(session, sink)
             for _ in range(3):
                 # The matcher is idle once the rows of the last one are written.
-                await eventually_async(lambda: cache.idle)
+                await eventually_async(lambda: broker.matcher._is_idle)
                 receipt = await session.publish([b"{}"])
                 assert sink.sequences()[-1] == receipt.first
             assert were_answered == [False, False, False]

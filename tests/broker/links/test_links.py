@@ -282,10 +282,10 @@ async def test_nothing_overtakes_what_could_not_be_stored(tmp_path: Path) -> Non
         second = ARRIVED._replace(origin=ARRIVED.origin._replace(sequence=2), data=b'{"n": 2}')
         failures, append = [StorageFullError(tmp_path, "no space")], broker.store.log.append
 
-        def fail_once(records: Any) -> range:
+        def fail_once(records: Any, time: float) -> range:
             if failures:
                 raise failures.pop()
-            return append(records)
+            return append(records, time)
 
         with patch.object(broker.store.log, "append", fail_once):
             storing = [broker.links.store(PEER, [one]) for one in (ARRIVED, second)]

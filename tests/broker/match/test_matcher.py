@@ -203,7 +203,7 @@ async def test_who_publishes_what_takes_long_to_match_pays_for_it(tmp_path: Path
 @run_async
 async def test_who_publishes_does_not_pay_for_the_filters_of_others(tmp_path: Path) -> None:
     async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
-        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
+        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {}, 0)
         matcher, seconds = broker.matcher, 0.01
         decoder = broker.decoder
         small = StoredEvent(1, 0.0, "ann/p", 0, Payload(b"{}", "json", decoder), "ann")

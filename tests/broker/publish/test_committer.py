@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -52,6 +53,18 @@ class UnrestrictedAuthor:
         raise AssertionError("nothing has changed")
 
 
+class NobodyAhead:
+    """A matcher that waits until events are stored."""
+
+    ahead: object = None
+
+    def match_ahead(self, events: Sequence[StoredEvent]) -> None:
+        """Do nothing."""
+
+    def offer_ahead(self, found: object) -> None:
+        raise AssertionError(f"nothing was found ahead, and certainly not {found}")
+
+
 class PassedEvents(EventCache):
     """Takes what a committer passes on; nobody matches it."""
 
@@ -59,6 +72,7 @@ class PassedEvents(EventCache):
         nothing = cast("Any", None)
         super().__init__(store.log, nothing, 0, THREADS, nothing, max_unmatched=1)
         self.events: list[StoredEvent] = []
+        self.matcher = NobodyAhead()
 
     async def put(self, events: list[StoredEvent], found: object = None) -> None:
         assert found is None

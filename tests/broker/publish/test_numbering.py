@@ -222,10 +222,10 @@ async def test_a_name_with_a_waiting_publication_is_not_forgotten(tmp_path: Path
         log, begun, may_go_on = ann.broker.store.log, threading.Event(), threading.Event()
         append = log.append
 
-        def append_slowly(records: Sequence[NewRecord]) -> range:
+        def append_slowly(records: Sequence[NewRecord], time: float) -> range:
             begun.set()
             may_go_on.wait(10)
-            return append(records)
+            return append(records, time)
 
         with patch.object(log, "append", append_slowly):
             before = asyncio.create_task(ann.session.publish([b'{"n":0}']))

@@ -37,10 +37,10 @@ class SlowDisk:
     def waiting(self) -> Iterator[None]:
         append = EventLog.append
 
-        def slow(log: EventLog, records: Sequence[Any]) -> range:
+        def slow(log: EventLog, records: Sequence[Any], time: float) -> range:
             self.has_begun.set()
             self.go_on.wait(30)
-            return append(log, records)
+            return append(log, records, time)
 
         with patch.object(EventLog, "append", slow):
             try:

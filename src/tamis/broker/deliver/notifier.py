@@ -11,6 +11,7 @@ from math import inf
 from typing import Final, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from tamis.broker.deliver.acknowledgements import AcknowledgementWriter
 from tamis.broker.deliver.attachments import Attachment, DeliverySink, EventReader, may_read
@@ -224,7 +225,8 @@ class Notifier:
 
         Whatever is not that simple is left to the task of the attachment: return False to wake it.
         """
-        queue, now = subscription.queue, self._steady_clock()
+        queue, expires_at = subscription.queue, subscription.stored.expires_at
+        now = 0.0 if expires_at == inf else self._steady_clock()
         if len(subscription.attachments) != 1 or queue.is_shared or subscription.is_checked:
             return False
         [attachment] = subscription.attachments
@@ -237,7 +239,7 @@ class Notifier:
             or queue.retries
             or subscription.untold
             or subscription.is_suspended
-            or subscription.stored.expires_at <= now
+            or expires_at <= now
         ):
             return False
         taken = queue.take_now(1, now, inf, rights.digest, attachment)
@@ -395,7 +397,7 @@ class Notifier:
             number, in_flight = subscription.number, subscription.queue.in_flight
             lease = self._steady_clock() + self._settings.ack_timeout
             for one in deliveries:
-                in_flight[one.sequence] = in_flight[one.sequence]._replace(lease=lease)
+                in_flight[one.sequence] = replace(in_flight[one.sequence], lease=lease)
             sent = {
                 one.sequence: Retry(number, one.sequence, one.attempt, in_flight[one.sequence].due)
                 for one in deliveries

@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from math import inf
 from typing import Final, NamedTuple
 
+import msgspec
+
 from tamis.ports import Executor
 from tamis.storage import DeadLetter, Pending, Retry, StateStore
 
@@ -41,7 +43,7 @@ class QueuedEvent(NamedTuple):
     """When it was due after it was rejected; 0: nobody has rejected it."""
 
 
-class InFlightEvent(NamedTuple):
+class InFlightEvent(msgspec.Struct, frozen=True):
     """An event that was sent and is not yet settled."""
 
     attempts: int

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
@@ -26,7 +26,7 @@ from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
 from tamis.broker.operations.supervisor import Supervisor
-from tamis.broker.publish.event_cache import EventCache, IdleMatcher, StoredEvent
+from tamis.broker.publish.event_cache import EventCache, StoredEvent
 from tamis.broker.publish.payloads import source_of
 from tamis.broker.publish.publishers import FanOut
 from tamis.errors import StorageError, TamisError
@@ -56,9 +56,12 @@ COSTLY_SECONDS: Final = 0.0003
 MATCH_SECONDS_PER_BYTE: Final = 5e-7
 # Each further value of an attribute: such events are matched by the way of batches, each alone.
 MATCH_SECONDS_PER_VALUE: Final = 5e-5
-# After so many that did not take longer, others may match while nothing waits: who stores events
-# must not wait long, and whoever makes matching slow must not do that often.
+# After so many that did not take longer, events are matched on the event loop while they are being
+# stored: nobody must wait long for that, so whoever makes matching slow must not do it often. Once
+# it took long, so many have to be quick for each time that it was too long.
 MIN_QUICK_STEPS: Final = 1_000
+QUICK_STEPS_AFTER_COSTLY: Final = 100
+MAX_BYTES_AHEAD: Final = 4 * 1024
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
 
@@ -95,6 +98,12 @@ class _StepResult(NamedTuple):
     """Of those that events were handed to: how often each was sent before."""
     costs: dict[str, float]
     """The processor time that principals have to pay for."""
+    last: int
+    """The sequence of the last event."""
+
+
+class _NotAheadError(Exception):
+    """Events cannot be matched before they are stored: subscriptions would change by it."""
 
 
 class Matcher:
@@ -148,7 +157,10 @@ class Matcher:
         self._health = health
         self._on_overflow = on_overflow
         self._event_cache = event_cache
-        event_cache.on_found = self._offer_ahead
+        event_cache.matcher = self
+        self.ahead: object = None
+        """What was found for events that are being stored; None: they are to be matched later."""
+        self._is_idle = False
         self._quick_steps = 0
         """How many events in succession were matched quickly, one by one."""
         self._work = event_cache.has_work
@@ -174,20 +186,13 @@ class Matcher:
     ) -> None:
         """Match events and make changes until cancelled."""
         unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
-        cache = self._event_cache
         while True:
-            is_quick = self._quick_steps >= MIN_QUICK_STEPS and not self.deferred_writer.latest
-            if is_quick:
-                cache.idle.append(IdleMatcher(self._step, self.position))
+            self._is_idle = True
             await self._work.wait()
+            self._is_idle = False
             self._work.clear()
-            try:
-                if is_quick:
-                    cache.idle.pop()
-            except IndexError:
-                if unmatched.empty():
-                    # Somebody else matches, which takes a moment.
-                    await cache.is_returned.wait()
+            # Events that are not here yet come after the changes that are.
+            self.ahead = None
             while rest or not (unmatched.empty() and self.updater.waiting.empty()):
                 step: _StepResult | None = None
                 events, size = list[StoredEvent](), 0.0
@@ -211,7 +216,7 @@ class Matcher:
                     self._charge(principal, seconds)
                 if step.unwritten and not (step.deferred or step.suspended or step.attempts):
                     # Those who wait get their events before the disk has the rows.
-                    self._offer_ahead(step)
+                    self.offer_ahead(step)
                     for place, (subscription, sequences) in enumerate([*step.matches.items()]):
                         if subscription.queue.offer_ahead(sequences):
                             del step.matches[subscription]
@@ -251,9 +256,25 @@ class Matcher:
                         unmatched.task_done()
                     self._taken = 0
 
-    def _offer_ahead(self, found: object) -> None:
+    def match_ahead(self, events: Sequence[StoredEvent]) -> None:
+        """Match events that are about to be stored, if that is quick and nothing comes before."""
+        if (
+            self._is_idle
+            and not self._work.is_set()
+            and self._quick_steps >= MIN_QUICK_STEPS
+            and events[0].sequence == self.position + 1
+            and sum([len(event.payload.text) for event in events]) <= MAX_BYTES_AHEAD
+            # What others are to get is decided once it is stored.
+            and not (self._index.moved or self._index.routes or self.deferred_writer.latest)
+        ):
+            with contextlib.suppress(_NotAheadError, MemoryError):
+                self.ahead = self._step((), events, is_ahead=True)
+
+    def offer_ahead(self, found: Any) -> None:
         """Offer what was found to a few who may wait for it, before anything else is done."""
-        step = cast("_StepResult", found)
+        step: _StepResult = found
+        # What was found ahead is in force now.
+        self.position = step.last
         if step.deferred or step.suspended or step.attempts:
             return
         for subscription, sequences in [*islice(step.matches.items(), MAX_OFFERS_AHEAD)]:
@@ -277,13 +298,19 @@ class Matcher:
         await self._unmatched.join()
 
     def _step(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
-        self, changes: Sequence[SubscriptionChange], events: Sequence[StoredEvent]
+        self,
+        changes: Sequence[SubscriptionChange],
+        events: Sequence[StoredEvent],
+        *,
+        is_ahead: bool = False,
     ) -> _StepResult:
         """Make changes, then match events, and write the rows of many; for a thread.
 
-        Those of a few events are written after they are sent.
+        Those of a few events are written after they are sent. If they are not stored yet, nothing
+        changes, since they may never be.
         """
-        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {})
+        last = events[-1].sequence if events else self.position
+        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {}, last)
         if changes:
             self._make_changes(step, changes)
         if not events:
@@ -311,7 +338,10 @@ class Matcher:
             spent, begun = self._thread_time() - begun, self._thread_time()
             self._quick_steps += 1
             if spent > COSTLY_SECONDS:
-                self._quick_steps = 0
+                missing = min(
+                    int(spent / COSTLY_SECONDS) * QUICK_STEPS_AFTER_COSTLY, MIN_QUICK_STEPS
+                )
+                self._quick_steps = min(self._quick_steps, MIN_QUICK_STEPS - missing)
                 self._note_cost_of_event(step, event, spent)
             self._changed_by = ()
         found: list[tuple[int, list[ActiveSubscription]]] = []
@@ -335,6 +365,14 @@ class Matcher:
         spent, seconds = perf_counter() - started, self._metrics.match_seconds
         seconds.counts[bisect_left(seconds.bounds, spent)] += 1
         seconds.sum += spent
+        writer = self.deferred_writer
+        largest = max(len(subscriptions) for _, subscriptions in found)
+        holds_back = bool(
+            self._budget.undecided or writer.latest or largest > writer.max_rows_per_event
+        )
+        if is_ahead and holds_back:
+            self._budget.undecided = {}
+            raise _NotAheadError
         self._unsaved.update(
             [
                 event.publisher if event.origin is None else event.origin.publisher
@@ -343,10 +381,9 @@ class Matcher:
                 and event.recipient is None
             ]
         )
-        self.position = events[-1].sequence
-        writer = self.deferred_writer
-        largest = max(len(subscriptions) for _, subscriptions in found)
-        if self._budget.undecided or writer.latest or largest > writer.max_rows_per_event:
+        if not is_ahead:
+            self.position = last
+        if holds_back:
             self._hold_back(step, events, found)
         for sequence, subscriptions in found:
             for subscription in subscriptions:

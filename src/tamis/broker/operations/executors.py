@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple, Self
 
-from tamis.ports import Executor, ThreadExecutor
+from tamis.ports import Executor, PromptExecutor, ThreadExecutor
 
 
 class Executors(NamedTuple):
     """Where the broker's blocking work runs."""
 
-    commit: Executor
+    commit: PromptExecutor
     """Writes the log: publishers wait for it."""
     match: Executor
     """Matches, and changes subscriptions between two batches."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate
-from typing import Any
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric
 from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
@@ -15,6 +14,13 @@ from prometheus_client.utils import floatToGoString
 
 LabelledValues = Mapping[str, float]
 """By the value of a label."""
+
+
+class SizedQueue(Protocol):
+    """A queue that tells its length."""
+
+    def qsize(self) -> int:
+        """Return how much waits in it."""
 
 
 class SecondsHistogram(Collector):
@@ -93,7 +99,7 @@ class Metrics:
         )
         self._queues = Gauge("tamis_queue", "Length of a queue", ["queue"], registry=self.registry)
 
-    def watch_queue(self, name: str, queue: asyncio.Queue[Any]) -> None:
+    def watch_queue(self, name: str, queue: SizedQueue) -> None:
         """Set the length of a queue."""
         self._queues.labels(name).set_function(queue.qsize)
 

@@ -5,22 +5,25 @@ from __future__ import annotations
 import asyncio
 from array import array
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
+from operator import itemgetter
 from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
+import msgspec
+
 from tamis.access import Rights
 from tamis.broker.operations.health import Health, storage_refusal
 from tamis.broker.operations.metrics import Metrics
+from tamis.broker.operations.turns import TurnQueue
 from tamis.broker.publish import handed_events
 from tamis.broker.publish.event_cache import EventCache, StoredEvent, stored_handed
 from tamis.broker.publish.handed_events import HandedEvent
 from tamis.broker.publish.payloads import NUMBER_OF, Payload
 from tamis.broker.publish.publishers import FanOut, Numbering, count_duplicates
 from tamis.errors import RefusedError, StorageError
-from tamis.ports import Executor
+from tamis.ports import PromptExecutor
 from tamis.protocol import Code
 from tamis.protocol.views import Receipt
 from tamis.storage import EventLog, EventOrigin, NewRecord, PublisherTail
@@ -30,7 +33,7 @@ PROBLEM: Final = "publications cannot be stored"
 # A broker that nobody publishes to, because it is not ready, would never learn that it is.
 HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
-# So few events are matched in the thread that has stored them; more are faster in two threads.
+# So few events are matched while the disk is busy with them, and more in a thread.
 MAX_EVENTS_AHEAD: Final = 4
 
 
@@ -65,7 +68,7 @@ class ForwardedRecord(NamedTuple):
     origin: EventOrigin
 
 
-class Publication(NamedTuple):
+class Publication(msgspec.Struct, frozen=True):
     """Events of one publisher, to be stored all or none."""
 
     author: Author
@@ -89,7 +92,7 @@ class ExclusiveWork(NamedTuple):
     done: asyncio.Future[None]
 
 
-class AcceptedPublication(NamedTuple):
+class AcceptedPublication(msgspec.Struct, frozen=True):
     """A publication that may be stored, and what is stored of it already."""
 
     publication: Publication
@@ -100,9 +103,10 @@ class AcceptedPublication(NamedTuple):
 
 AcceptedEvent = tuple[NewRecord, Payload, str]
 """An event to be stored, and its principal."""
+_RECORD: Final[Callable[[AcceptedEvent], NewRecord]] = itemgetter(0)
 
 
-class AcceptedBatch(NamedTuple):
+class AcceptedBatch(msgspec.Struct, frozen=True):
     """What may be stored of a batch of publications."""
 
     publications: list[AcceptedPublication]
@@ -121,7 +125,7 @@ class Committer:
         numbering: Numbering,
         event_cache: EventCache,
         metrics: Metrics,
-        executor: Executor,
+        executor: PromptExecutor,
         *,
         max_waiting: int,
         fan_out: FanOut,
@@ -134,10 +138,9 @@ class Committer:
         self._numbering = numbering
         self._event_cache = event_cache
         self._metrics = metrics
-        self._waiting: asyncio.Queue[Publication | ExclusiveWork] = asyncio.Queue(max_waiting)
+        self._waiting = TurnQueue[Publication | ExclusiveWork](max_waiting)
         self._next: ExclusiveWork | None = None
         """What was taken from the queue, and is to be done before the rest of it."""
-        self._turn = asyncio.Lock()
         self._has_ended = False
         self._hope: asyncio.TimerHandle | None = None
         metrics.watch_queue("commit", self._waiting)
@@ -167,8 +170,7 @@ class Committer:
             numbering.waiting[publisher] = numbering.waiting.get(publisher, 0) + 1
         waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
         try:
-            # A full queue lets newcomers overtake; publications of one publisher must not.
-            async with self._turn:
+            if not self._waiting.put_now(publication):
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
             self._drop(publication)
@@ -194,8 +196,7 @@ class Committer:
         waiting = self._fan_out.waiting
         waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
         try:
-            async with self._turn:
-                await self._waiting.put(publication)
+            await self._waiting.put(publication)
         except asyncio.CancelledError:
             self._drop(publication)
             raise
@@ -206,8 +207,7 @@ class Committer:
     async def exclusively(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do something while nothing else is stored, in its turn; return when it is done."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        async with self._turn:
-            await self._waiting.put(ExclusiveWork(work, done))
+        await self._waiting.put(ExclusiveWork(work, done))
         if self._has_ended and not done.done():
             raise RefusedError(Code.UNAVAILABLE, "the broker stops")
         await done
@@ -237,7 +237,7 @@ class Committer:
             self._next = given
             return True
         await self._do(given)
-        self._waiting.task_done()
+        self._waiting.finish(1)
         return False
 
     async def _do(self, given: ExclusiveWork) -> None:
@@ -250,13 +250,17 @@ class Committer:
             if not given.done.done():
                 given.done.set_result(None)
 
-    async def run(self) -> None:  # noqa: PLR0912 - in one piece, as the way of every publication
+    async def run(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
+        self,
+    ) -> None:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
+        log, cache, seconds = self._log, self._event_cache, self._metrics.commit_seconds
+        matcher, spent = cache.matcher, 0.0
         try:
             while True:
                 batch, size = [], 0
-                while not batch or (size < MAX_EVENTS_PER_COMMIT and not self._waiting.empty()):
+                while not batch or (size < MAX_EVENTS_PER_COMMIT and self._waiting.waiting):
                     given = self._next or await self._waiting.get()
                     self._next = None
                     if isinstance(given, Publication):
@@ -265,69 +269,62 @@ class Committer:
                     elif await self._must_wait(given, batch):
                         break
                 accepted = self._accept(batch)
-                cache = self._event_cache
                 events, found = list[StoredEvent](), None
                 try:
                     if accepted.events:
-                        cache.is_returned.clear()
-                        events, found = await self._executor.run(self._store, accepted.events)
+                        # Nobody else appends, so these are their sequences and their time.
+                        (next_, time), begun = log.next_append(), perf_counter()
+                        records = [*map(_RECORD, accepted.events)]
+                        stored = self._executor.begin(log.append, records, time)
+                        # The rest while the disk is busy.
+                        events = [
+                            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
+                            for sequence, (record, payload, owner) in enumerate(
+                                accepted.events, next_
+                            )
+                        ]
+                        if len(events) <= MAX_EVENTS_AHEAD:
+                            matcher.match_ahead(events)
+                        try:
+                            await stored
+                        finally:
+                            found, matcher.ahead = matcher.ahead, None
+                            spent = perf_counter() - begun
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
                     if found is not None:
                         # Who waits for them has them before the books are kept, and `put` counts
                         # them. Not a call: this is on the way of every publication.
-                        cache.recent.update([(event.sequence, event) for event in events])
-                        cache.on_found(found)
+                        for event in events:
+                            cache.recent[event.sequence] = event
+                        matcher.offer_ahead(found)
                     if self._hope is not None and events:
                         self._note_success()
                     # Nobody else appends, so this is still the time of these records.
-                    self._numbering.note_stored(accepted.tails, self._log.last_time)
+                    self._numbering.note_stored(accepted.tails, log.last_time)
                     if events:
                         self._metrics.published.inc(len(events))
                         # Before the answers, which take a while to send.
                         await cache.put(events, found)
-                    for publication, duplicates, place in accepted.publications:
-                        if not publication.stored.done():
-                            count = len(publication.payloads)
-                            first = events[place].sequence if duplicates < count else None
-                            publication.stored.set_result(Receipt(count, duplicates, first))
-                # Not after another error: the matcher must not go on then.
-                cache.is_returned.set()
-                for _ in batch:
-                    self._waiting.task_done()
+                    for one in accepted.publications:
+                        if not one.publication.stored.done():
+                            count, duplicates = len(one.publication.payloads), one.duplicates
+                            first = events[one.place].sequence if duplicates < count else None
+                            one.publication.stored.set_result(Receipt(count, duplicates, first))
+                if accepted.events:
+                    seconds.counts[bisect_left(seconds.bounds, spent)] += 1
+                    seconds.sum += spent
+                self._waiting.finish(len(batch))
         finally:
             self._end(batch)
-
-    def _store(self, accepted: Sequence[AcceptedEvent]) -> tuple[list[StoredEvent], object]:
-        """Append events to the log, and match them if the matcher is idle; for a thread."""
-        records, begun = [record for record, *_ in accepted], perf_counter()
-        try:
-            sequences = self._log.append(records)
-        finally:
-            spent, seconds = perf_counter() - begun, self._metrics.commit_seconds
-            seconds.counts[bisect_left(seconds.bounds, spent)] += 1
-            seconds.sum += spent
-        time = self._log.last_time
-        events = [
-            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
-            for sequence, (record, payload, owner) in zip(sequences, accepted, strict=True)
-        ]
-        idle = self._event_cache.idle
-        try:
-            # Only now: while the disk is slow, the matcher can do other things.
-            is_next = len(events) <= MAX_EVENTS_AHEAD and idle[0].position + 1 == sequences[0]
-            taken = idle.pop() if is_next else None
-        except IndexError:
-            return events, None
-        return events, taken and taken.match((), events)
 
     def _end(self, batch: list[Publication]) -> None:
         """Refuse what is left."""
         self._has_ended = True
         left = [] if self._next is None else [self._next]
-        while not self._waiting.empty():
-            given = self._waiting.get_nowait()
+        while self._waiting.waiting:
+            given = self._waiting.waiting.popleft()
             if isinstance(given, Publication):
                 batch.append(given)
             else:
@@ -350,8 +347,8 @@ class Committer:
         if self._hope is not None:
             self._hope.cancel()
         self._hope = asyncio.get_running_loop().call_later(HOPE_SECONDS, self._note_success)
-        for publication, duplicates, _ in publications:
-            self._refuse(publication, storage_refusal(error), duplicates)
+        for one in publications:
+            self._refuse(one.publication, storage_refusal(error), one.duplicates)
 
     def _note_success(self) -> None:
         if self._hope is not None:
@@ -374,11 +371,13 @@ class Committer:
     ) -> AcceptedBatch:
         """Return what may be stored, and refuse the rest."""
         accepted = AcceptedBatch([], [], {})
-        new_names: Counter[str] = Counter()
+        new_names: dict[str, int] = {}
         waiting = self._numbering.waiting
         for publication in batch:
-            author, rights, name, first, skip, payloads, _, forwarded = publication
-            if forwarded:
+            author, rights = publication.author, publication.rights
+            name, first, skip = publication.publisher, publication.sequence, publication.skip
+            payloads = publication.payloads
+            if publication.forwarded:
                 self._accept_forwarded(publication, accepted)
                 continue
             if first and waiting.get(name) == 1:
@@ -392,9 +391,9 @@ class Committer:
                     author.require_right(rights, payloads)
                 if first:
                     if tail is None:
-                        new = new_names[author.owner]
+                        new = new_names.get(author.owner, 0)
                         self._numbering.check(name, first, skip=skip, new_names=new)
-                        new_names[author.owner] += 1
+                        new_names[author.owner] = new + 1
                         tail = PublisherTail()
                     sums = array("I", [crc32(one.text, NUMBER_OF[one.format]) for one in payloads])
                     if first != tail.last + 1:

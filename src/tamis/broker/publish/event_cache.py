@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -51,22 +51,27 @@ class DecodedRecords(NamedTuple):
 
 
 class UnmatchedBatch(NamedTuple):
-    """Events for the matcher; perhaps they are matched, and nobody has them yet."""
+    """Events for the matcher; perhaps it has matched them while they were stored."""
 
     events: list[StoredEvent]
     found: object
 
 
-class IdleMatcher(NamedTuple):
-    """Matches events in the thread that stores them, while the matcher has nothing to do.
+class MatcherAhead(Protocol):
+    """Matches events while they are being stored, on the event loop.
 
-    That spares them the way from one thread to the other.
+    What it finds is not in force before they are stored, and it forgets that if it has something
+    else to do meanwhile.
     """
 
-    match: Callable[[tuple[()], Sequence[StoredEvent]], object]
-    """Makes changes, here none, and matches events."""
-    position: int
-    """The last event that was matched; only the next one may follow."""
+    ahead: object
+    """What it has found; None if nothing, or if it has forgotten that."""
+
+    def match_ahead(self, events: Sequence[StoredEvent]) -> None:
+        """Match events that are about to be stored, if that is quick and nothing comes before."""
+
+    def offer_ahead(self, found: object) -> None:
+        """Offer events that are stored now to who waits for them; take what was found for them."""
 
 
 class EventCache:
@@ -98,18 +103,13 @@ class EventCache:
         """Batches of events for the matcher, in the order of the log."""
         self.has_work = asyncio.Event()
         """Set when the matcher should look for work."""
-        self.idle: deque[IdleMatcher] = deque(maxlen=1)
-        """Has the matcher while it is idle; whoever takes it out, in any thread, may match."""
-        self.is_returned = asyncio.Event()
-        """Cleared while somebody may take it, until what it has found waits with the events."""
-        self.is_returned.set()
-        self.on_found: Callable[[object], None] = lambda _: None
-        """To be called with what an idle matcher has found, once the events are here."""
+        self.matcher: MatcherAhead
+        """Set once."""
 
     async def put(self, events: list[StoredEvent], found: object = None) -> None:
         """Add events in the order of the log; wait while there are too many to match.
 
-        `found` is what an idle matcher has found for them.
+        `found` is what the matcher has found for them ahead.
         """
         for event in events:
             self.recent[event.sequence] = event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 import msgspec
 
@@ -46,7 +46,7 @@ _PLAIN_TYPES: Final = frozenset({int, float, str, bool})
 _INT64: Final = range(-(2**63), 2**63)
 
 
-class DecodedEvent(NamedTuple):
+class DecodedEvent(msgspec.Struct, frozen=True):
     """What an event says."""
 
     event: Event | HoldsAttributes

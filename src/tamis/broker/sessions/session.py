@@ -20,6 +20,7 @@ from tamis.broker.deliver.queues import DiskQueue, InFlightEvent
 from tamis.broker.deliver.subscriptions import ActiveSubscription
 from tamis.broker.operations.fair_executor import Slices
 from tamis.broker.operations.pacing import EVENT_SECONDS
+from tamis.broker.operations.turns import Turns
 from tamis.broker.publish.payloads import XML, InvalidEventError, Payload, refuse_larger
 from tamis.broker.sessions.administration import Administration
 from tamis.broker.sessions.advertising import Advertising
@@ -63,7 +64,8 @@ class Session(Inspection, Queries, Advertising, Administration):
         super().__init__(services, principal, rights)
         self.owner: Final = publisher_name(principal.name, "")
         """The principal as names of its publishers have it."""
-        self._publishing = asyncio.Lock()
+        self._turns = Turns()
+        """Of publications, which are stored in the order of their frames."""
         self._publisher_names: dict[str, str] = {}
         self._attachments: set[Attachment] = set()
         self.has_ended = False
@@ -75,7 +77,7 @@ class Session(Inspection, Queries, Advertising, Administration):
 
     # --- publishing ------------------------------------------------------------------------------
 
-    async def publish(  # noqa: PLR0912 - in one piece, as the way of every publication
+    async def publish(  # noqa: PLR0912, PLR0915 - in one piece, as the way of every publication
         self,
         events: Sequence[bytes | msgspec.Raw],
         *,
@@ -103,10 +105,13 @@ class Session(Inspection, Queries, Advertising, Administration):
             # wait for them. One alone takes little beside its frame.
             services.charge(self.principal.name, len(events) * EVENT_SECONDS)
         name = self._publisher_names.get(publisher) or self._publisher_name(publisher)
-        texts = [bytes(event) for event in events]
+        texts = [*map(bytes, events)]
         size = sum(map(len, texts))
-        # Publications are stored in the order of their frames, wherever they are decoded.
-        async with self._publishing:
+        if self._turns.is_taken:
+            await self._turns.take()
+        else:
+            self._turns.is_taken = True
+        try:
             try:
                 if sequence and services.numbering.next.get(name) != sequence:
                     services.numbering.check(name, sequence, skip=skip)
@@ -144,6 +149,11 @@ class Session(Inspection, Queries, Advertising, Administration):
             stored = await services.committer.enqueue(
                 self, rights, name, sequence, payloads, skip=skip
             )
+        finally:
+            if self._turns.waiting:
+                self._turns.end()
+            else:
+                self._turns.is_taken = False
         return await stored
 
     def require_right(self, rights: Rights, payloads: Sequence[Payload]) -> None:
