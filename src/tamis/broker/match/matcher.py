@@ -267,7 +267,8 @@ class Matcher:
             # What others are to get is decided once it is stored.
             and not (self._index.moved or self._index.routes or self.deferred_writer.latest)
         ):
-            with contextlib.suppress(_NotAheadError, MemoryError):
+            # Whatever is wrong, the matcher meets it again once they are stored.
+            with contextlib.suppress(Exception):
                 self.ahead = self._step((), events, is_ahead=True)
 
     def offer_ahead(self, found: Any) -> None:
