@@ -36,7 +36,7 @@ from broker.authorization_servers import (
 )
 from broker.chores import do_all_chores
 from tamis.broker import Session
-from tamis.broker.sessions.session import MAX_BYTES_DECODED_ON_LOOP
+from tamis.broker.sessions.publishing import MAX_BYTES_DECODED_ON_LOOP
 from tamis.protocol import Hello, Ping, Subscribe
 from waiting import eventually
 

@@ -443,15 +443,16 @@ def stale_ahead() -> Iterator[None]:
         yield
 
 
-@bug("events count as matched before they are stored")
-def matched_too_early() -> Iterator[None]:
+@bug("events are sent before they are stored")
+def sent_too_early() -> Iterator[None]:
     def make(match: Any) -> Any:
-        def match_for_good(self: Matcher, events: Any) -> None:
+        def match_and_send(self: Matcher, events: Any) -> None:
             match(self, events)
             if self.ahead is not None:
-                self.position = events[-1].sequence
+                self._event_cache.recent.update({event.sequence: event for event in events})
+                self.offer_ahead(self.ahead)
 
-        return match_for_good
+        return match_and_send
 
     with replaced(Matcher, "match_ahead", make):
         yield

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from simulation.credentials import Credential
 from simulation.model import PublicationModel, SubscriptionModel
-from tamis.broker.frontend.connection import INTERNAL_ERROR
+from tamis.broker.frontend.connection_ends import INTERNAL_ERROR
 from tamis.protocol import (
     Acknowledge,
     Credit,

@@ -15,7 +15,8 @@ import pytest
 from broker.authorization_fixture import fetched, refusal, run_async, subscribe
 from broker.log_lines import log_lines
 from tamis.broker import Broker, BrokerSettings
-from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher, _StepResult
+from tamis.broker.match.matcher import COSTLY_SECONDS, Matcher
+from tamis.broker.match.steps import MatcherStep
 from tamis.broker.publish.event_cache import StoredEvent
 from tamis.broker.publish.payloads import Payload
 from tamis.errors import BrokerFailedError, StorageFullError
@@ -203,7 +204,7 @@ async def test_who_publishes_what_takes_long_to_match_pays_for_it(tmp_path: Path
 @run_async
 async def test_who_publishes_does_not_pay_for_the_filters_of_others(tmp_path: Path) -> None:
     async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
-        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {}, 0)
+        step = MatcherStep([], {}, [], {}, [], {}, {}, [], {}, {}, 0)
         matcher, seconds = broker.matcher, 0.01
         decoder = broker.decoder
         small = StoredEvent(1, 0.0, "ann/p", 0, Payload(b"{}", "json", decoder), "ann")

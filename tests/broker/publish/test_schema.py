@@ -21,7 +21,7 @@ from broker.authorization_fixture import (
 from tamis import Engine, Event, Schema, SchemaError
 from tamis.broker.match import snapshots
 from tamis.broker.publish.payloads import Payload, PayloadDecoder
-from tamis.broker.sessions.session import MIN_CHECKED_TOGETHER
+from tamis.broker.sessions.publishing import MIN_CHECKED_TOGETHER
 
 POLICIES = {
     "open": "[roles.reader]\nsee = true\n",

@@ -11,11 +11,20 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
 from importlib.metadata import version
 from math import isinf
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 from tamis.broker.broker import Broker
 from tamis.broker.deliver.attachments import Attachment
 from tamis.broker.frontend.advertisement_frames import AdvertisementFrames
+from tamis.broker.frontend.connection_ends import (
+    CLOSED_ABNORMALLY,
+    INTERNAL_ERROR,
+    MAX_REASON_BYTES,
+    SERVICE_RESTART,
+    ConnectionEnd,
+    end_after,
+    refusal_end,
+)
 from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.frontend.streams import DirectSocket
 from tamis.broker.operations.health import storage_refusal
@@ -43,7 +52,7 @@ from tamis.protocol import (
     Welcome,
 )
 from tamis.protocol.advertising import Advertise, WithdrawAdvertisement
-from tamis.protocol.codes import RETRYABLE, STATUS
+from tamis.protocol.codes import RETRYABLE
 from tamis.protocol.frames import (
     ENCODER,
     FRAME_ERRORS,
@@ -67,14 +76,6 @@ MAX_BYTES_AT_ONCE: Final = 4 * 1024
 NOTED_SECONDS: Final = 0.5
 MAX_PENDING_FLUSHES: Final = 256
 
-CLOSED_ABNORMALLY: Final = 1006
-INTERNAL_ERROR: Final = 1011
-SERVICE_RESTART: Final = 1012
-FIRST_PRIVATE_CODE: Final = 4000
-"""A refusal closes a connection with this plus its HTTP status: 4401 means unauthenticated."""
-# A closing frame holds no more.
-MAX_REASON_BYTES: Final = 123
-
 # A subscription may end, or move away, while a client still acknowledges its events, and an outcome
 # that cannot be stored only means another delivery.
 FORGIVEN: Final = RETRYABLE | {Code.NOT_FOUND, Code.CONFLICT}
@@ -94,14 +95,6 @@ class FrameTransport(Protocol):
 
     async def close(self, code: int, reason: str) -> None:
         """Close the connection and give the reason."""
-
-
-class ConnectionEnd(NamedTuple):
-    """How a connection is closed."""
-
-    code: int
-    reason: str
-    refusal: Refused | None = None
 
 
 class Connection:
@@ -191,7 +184,7 @@ class Connection:
                 elif session is not None:
                     pacing.unnoted_seconds += FRAME_SECONDS + len(data) * SECONDS_PER_BYTE
                 if len(data) > self._settings.largest_frame:
-                    self._finish(_refusal(self._too_large(data)))
+                    self._finish(refusal_end(self._too_large(data)))
                     break
                 try:
                     if len(data) <= MAX_SMALL_BYTES:
@@ -209,7 +202,7 @@ class Connection:
             self._reader.uncancel()
         except Exception as error:
             self._reader = None
-            self._finish(_end(error))
+            self._finish(end_after(error))
         finally:
             self._reader, self._is_receiving = None, False
             await self._close()
@@ -224,7 +217,7 @@ class Connection:
             return
         timeout = self._settings.hello_timeout
         message = f"there was no hello within {timeout:g} seconds"
-        end = _refusal(RefusedError(Code.UNAUTHENTICATED, message))
+        end = refusal_end(RefusedError(Code.UNAUTHENTICATED, message))
         self._hello_timer = asyncio.get_running_loop().call_later(timeout, self._finish, end)
 
     async def _log_in(self, first: Request) -> None:
@@ -266,10 +259,10 @@ class Connection:
         if not self._broker.health.is_open:
             self.stop()
         elif not closed.cancelled():
-            self._finish(_refusal(RefusedError(Code.UNAUTHENTICATED, closed.result())))
+            self._finish(refusal_end(RefusedError(Code.UNAUTHENTICATED, closed.result())))
 
     def _fail(self, error: Exception) -> None:
-        self._finish(_end(error))
+        self._finish(end_after(error))
 
     def _finish(self, end: ConnectionEnd) -> None:
         if self._end is None:
@@ -442,7 +435,7 @@ class Connection:
                 for ref in refs:
                     await self.send(Pong(ref=ref))
         except Exception as error:
-            self._finish(_end(error))
+            self._finish(end_after(error))
 
     async def _publish(
         self, session: Session, frame: Publish, size: int, done: asyncio.Future[None]
@@ -471,7 +464,7 @@ class Connection:
         except Exception as error:
             # What is left of it when the loop has closed fails, and nobody is to hear of it.
             if not done.get_loop().is_closed():
-                self._finish(_end(error))
+                self._finish(end_after(error))
         finally:
             self._publication_bytes -= size
             del self._publications[done]
@@ -584,22 +577,3 @@ class _FrameMessages:
             await self._transport.send(message["bytes"])
         else:
             await self._transport.close(message["code"], message["reason"])
-
-
-def _end(error: BaseException) -> ConnectionEnd:
-    """Return how a connection ends after an error."""
-    match error:
-        case DisconnectedError():
-            return ConnectionEnd(CLOSED_ABNORMALLY, str(error))
-        case RefusedError():
-            return _refusal(error)
-        case ProtocolError():
-            return _refusal(RefusedError(Code.BAD_REQUEST, str(error)))
-        case _:
-            LOG.error("internal error", exc_info=error)
-            return ConnectionEnd(INTERNAL_ERROR, "an internal error; the broker's log has details")
-
-
-def _refusal(error: RefusedError) -> ConnectionEnd:
-    frame = Refused(code=error.code, message=str(error))
-    return ConnectionEnd(FIRST_PRIVATE_CODE + STATUS[Code(error.code)], str(error), frame)

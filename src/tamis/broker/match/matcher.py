@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from time import perf_counter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote
 
 from tamis.broker.deliver.queues import DiskQueue, UnwrittenQueues
@@ -22,6 +22,7 @@ from tamis.broker.deliver.subscriptions import ActiveSubscription, SubscriptionI
 from tamis.broker.match.changes import ChangeResult, SubscriptionChange, Updater, make_change
 from tamis.broker.match.deferred import DeferredWriter, HeldEvent
 from tamis.broker.match.other_brokers import Found, OtherBrokers
+from tamis.broker.match.steps import MatcherStep, MatchRows, NotAheadError
 from tamis.broker.operations.health import Health, code_of
 from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.metrics import Metrics
@@ -33,7 +34,7 @@ from tamis.errors import StorageError, TamisError
 from tamis.events import Event
 from tamis.matching import Engine, MatchingBudget
 from tamis.ports import Executor
-from tamis.storage import DeferredMatches, PublisherTail, Record, StateStore
+from tamis.storage import PublisherTail, Record, StateStore
 
 LOG: Final = get_logger("tamis.broker")
 
@@ -64,46 +65,6 @@ QUICK_STEPS_AFTER_COSTLY: Final = 100
 MAX_BYTES_AHEAD: Final = 4 * 1024
 RETRY_SECONDS: Final = 0.5
 PROBLEM: Final = "matches cannot be stored"
-
-
-class MatchRows(NamedTuple):
-    """What the state has to store of some matches, all or nothing."""
-
-    pending: list[tuple[int, int]]
-    """Numbers of subscriptions, and sequences."""
-    deferred: list[DeferredMatches]
-    extras: dict[int, str]
-    """Further properties of subscriptions that are suspended, or move here."""
-    attempts: dict[int, dict[int, int]]
-    """How often events were sent before, by number and sequence."""
-
-
-class _StepResult(NamedTuple):
-    changes: list[ChangeResult]
-    matches: dict[ActiveSubscription, list[int]]
-    """The sequences of the events that each subscription gets."""
-    deferred: list[DeferredMatches]
-    """Matches that become pending later."""
-    held: dict[tuple[str, int], HeldEvent]
-    """Events whose publishers wait for that, by principal and sequence."""
-    unwritten: list[MatchRows]
-    """What could not be written, or is to be written after it is sent."""
-    unmatched: dict[int, str]
-    """Sequences of events that cannot be matched, and why."""
-    reached: dict[str, tuple[int, int]]
-    """How many events of each principal were matched, and how many subscriptions they reached."""
-    suspended: list[ActiveSubscription]
-    """Subscriptions that could not be matched within the budget."""
-    attempts: dict[int, dict[int, int]]
-    """Of those that events were handed to: how often each was sent before."""
-    costs: dict[str, float]
-    """The processor time that principals have to pay for."""
-    last: int
-    """The sequence of the last event."""
-
-
-class _NotAheadError(Exception):
-    """Events cannot be matched before they are stored: subscriptions would change by it."""
 
 
 class Matcher:
@@ -194,13 +155,13 @@ class Matcher:
             # Events that are not here yet come after the changes that are.
             self.ahead = None
             while rest or not (unmatched.empty() and self.updater.waiting.empty()):
-                step: _StepResult | None = None
+                step: MatcherStep | None = None
                 events, size = list[StoredEvent](), 0.0
                 while size < MAX_MATCHES_PER_STEP and (rest or not unmatched.empty()):
                     if not rest:
                         batch, found = unmatched.get_nowait()
                         self._taken += 1
-                        if isinstance(found, _StepResult):
+                        if isinstance(found, MatcherStep):
                             # Nothing waited before it, or the matcher would not have been idle.
                             step = found
                             break
@@ -273,7 +234,7 @@ class Matcher:
 
     def offer_ahead(self, found: Any) -> None:
         """Offer what was found to a few who may wait for it, before anything else is done."""
-        step: _StepResult = found
+        step: MatcherStep = found
         # What was found ahead is in force now.
         self.position = step.last
         if step.deferred or step.suspended or step.attempts:
@@ -304,14 +265,14 @@ class Matcher:
         events: Sequence[StoredEvent],
         *,
         is_ahead: bool = False,
-    ) -> _StepResult:
+    ) -> MatcherStep:
         """Make changes, then match events, and write the rows of many; for a thread.
 
         Those of a few events are written after they are sent. If they are not stored yet, nothing
         changes, since they may never be.
         """
         last = events[-1].sequence if events else self.position
-        step = _StepResult([], {}, [], {}, [], {}, {}, [], {}, {}, last)
+        step = MatcherStep([], {}, [], {}, [], {}, {}, [], {}, {}, last)
         if changes:
             self._make_changes(step, changes)
         if not events:
@@ -373,7 +334,7 @@ class Matcher:
         )
         if is_ahead and holds_back:
             self._budget.undecided = {}
-            raise _NotAheadError
+            raise NotAheadError
         self._unsaved.update(
             [
                 event.publisher if event.origin is None else event.origin.publisher
@@ -410,7 +371,7 @@ class Matcher:
                 step.unwritten.append(rows)
         return step
 
-    def _make_changes(self, step: _StepResult, changes: Sequence[SubscriptionChange]) -> None:
+    def _make_changes(self, step: MatcherStep, changes: Sequence[SubscriptionChange]) -> None:
         for change in changes:
             begun = self._thread_time()
             step.changes.append(make_change(change))
@@ -418,7 +379,7 @@ class Matcher:
                 self._note_cost(step, change.payers, self._thread_time() - begun)
                 self._changed_by = change.payers
 
-    def _note_cost_of_event(self, step: _StepResult, event: StoredEvent, seconds: float) -> None:
+    def _note_cost_of_event(self, step: MatcherStep, event: StoredEvent, seconds: float) -> None:
         """Charge the publisher for its own subscriptions, and for how much its event says.
 
         Otherwise those of others made it cost so much, and the publisher cannot help it.
@@ -435,7 +396,7 @@ class Matcher:
             said += (sum(map(len, values)) - len(values)) * MATCH_SECONDS_PER_VALUE
         self._note_cost(step, [publisher], own + min(seconds - own, said))
 
-    def _note_cost(self, step: _StepResult, payers: Sequence[str], seconds: float) -> None:
+    def _note_cost(self, step: MatcherStep, payers: Sequence[str], seconds: float) -> None:
         for payer in payers:
             step.costs[payer] = step.costs.get(payer, 0.0) + seconds / len(payers)
 
@@ -447,7 +408,7 @@ class Matcher:
                 rows.extras[number] = receiver.stored.extra
         return rows._replace(attempts={number: one for number, one in attempts.items() if one})
 
-    async def _make_up_for(self, step: _StepResult) -> None:
+    async def _make_up_for(self, step: MatcherStep) -> None:
         """Report what could not be matched, and write what could not be written."""
         if step.unmatched:
             self._unmatchable.report(step.unmatched)
@@ -485,7 +446,7 @@ class Matcher:
 
     def _hold_back(
         self,
-        step: _StepResult,
+        step: MatcherStep,
         events: Sequence[StoredEvent],
         found: Found,
     ) -> None:
@@ -505,7 +466,7 @@ class Matcher:
                 if count > 1:
                     step.reached[event.owner] = count - 1, total - matches
 
-    def _suspend(self, step: _StepResult, found: Found) -> None:
+    def _suspend(self, step: MatcherStep, found: Found) -> None:
         """Match the undecided no more, and take back what they seem to match from there on."""
         undecided, self._budget.undecided = self._budget.undecided, {}
         for number, place in undecided.items():
