@@ -172,8 +172,11 @@ class Executor(Protocol):
 class PromptExecutor(Executor, Protocol):
     """One that can be told to begin, so that the caller can do something else meanwhile."""
 
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Return the future of the result of a function."""
+
     def begin(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
-        """Let a function begin; return the future of its result."""
+        """Return the same, once the function has begun."""
 
 
 THREAD_PREFIX: Final = "tamis-"
@@ -204,7 +207,11 @@ class ThreadExecutor:
 
     async def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return the result of a function that runs in one of the threads."""
-        return await self._submit(partial(work, *args, **kwargs))
+        return await self.submit(work, *args, **kwargs)
+
+    def submit(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
+        """Return the future of the result of a function that runs in one of the threads."""
+        return self._submit(partial(work, *args, **kwargs))
 
     def begin(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> asyncio.Future[T]:
         """Return the future of a result once a thread has begun to work for it.

@@ -42,13 +42,15 @@ class SimulatedExecutor:
         """Nothing begins before this moment: the disk or the machine is busy."""
 
     async def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        return await self.begin(work, *args, **kwargs)
+        return await self.submit(work, *args, **kwargs)
 
-    def begin(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
+    def submit(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> asyncio.Future[Any]:
         done = self._loop.create_future()
         self._waiting.append((done, partial(work, *args, **kwargs)))
         self._begin()
         return done
+
+    begin = submit
 
     def close(self) -> None:
         """Do nothing: there are no threads to end."""

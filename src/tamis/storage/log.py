@@ -16,6 +16,7 @@ from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from threading import Lock
+from time import perf_counter
 from typing import Final
 
 from tamis.errors import StorageError
@@ -94,6 +95,8 @@ class EventLog:
         self._next = opened.next_sequence
         self.last_time = opened.last_time
         """The time of the last append."""
+        self.last_seconds = 0.0
+        """How long the last append was written and synced."""
         self.cut_bytes: Final = opened.cut_bytes
         """What a crash left unfinished, and opening cut off."""
         self.damage: Final = DamageRegister()
@@ -154,7 +157,7 @@ class EventLog:
             first, end = self._next, segment.extent.end
             self.last_time = self.next_append()[1] if time is None else time
             data, starts = encode(records, first, self.last_time, segment.header.mark)
-            active.is_dirty, action = True, "writing"
+            active.is_dirty, action, begun = True, "writing", perf_counter()
             try:
                 written = files.pwrite(active.file, data, end)
                 if written < len(data):
@@ -165,6 +168,8 @@ class EventLog:
                 refused = refusal(segment.path, action, error)
                 refused.is_outcome_known = self._is_cleaned_up(active, is_spent=action != "writing")
                 raise refused from error
+            finally:
+                self.last_seconds = perf_counter() - begun
             active.is_dirty = False
             if end + len(data) >= segment.offsets.next_noted:
                 segment.offsets.note_group(first, end, starts)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 from broker.authorization_fixture import run_async, subscribe
 from broker.deliver.test_notifier import CollectingSink
+from tamis import Engine
 from tamis.broker import Attachment, Broker, BrokerSettings, Session
 from tamis.broker.match import matcher
+from tamis.broker.match.deferred import DeferredWriter
 from tamis.broker.match.matcher import MIN_BATCH_EVENTS
 from tamis.broker.publish.committer import MAX_EVENTS_AHEAD
 from tamis.protocol import Deliver
@@ -54,12 +58,57 @@ async def test_who_waits_has_an_event_before_its_publisher_has_the_answer(tmp_pa
             session, sink = await broker.authenticate(None), DirectCollectingSink()
             sink.on_sent = lambda: were_answered.append(not cache.unmatched.empty())
             await attached(session, sink)
+            # The first one after a subscription is left to a thread.
+            await session.publish([b"{}"])
+            await eventually_async(partial(sink.has_got, 1))
+            were_answered.clear()
             for _ in range(3):
                 # The matcher is idle once the rows of the last one are written.
                 await eventually_async(lambda: broker.matcher._is_idle)
                 receipt = await session.publish([b"{}"])
                 assert sink.sequences()[-1] == receipt.first
             assert were_answered == [False, False, False]
+
+
+@run_async
+async def test_the_first_event_after_a_change_and_those_for_very_many_are_left_to_the_thread(
+    tmp_path: Path,
+) -> None:
+    """What they take would delay everybody: filters may have to be compiled for the first one."""
+    threads: list[str] = []
+
+    def note_thread(engine: Engine, *arguments: Any, **options: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return match(engine, *arguments, **options)
+
+    match = Engine.match
+    with (
+        patch.object(matcher, "MIN_QUICK_STEPS", 1),
+        patch.object(matcher, "COSTLY_SECONDS", 10.0),
+        patch.object(DeferredWriter, "max_rows_per_event", 2),
+        patch.object(Engine, "match", note_thread),
+    ):
+        async with await Broker.open(BrokerSettings(data=tmp_path)) as broker:
+            session = await broker.authenticate(None)
+
+            async def publish(text: bytes) -> str:
+                threads.clear()
+                await eventually_async(lambda: broker.matcher._is_idle)
+                await session.publish([text])
+                await broker.matcher.drained()
+                return " then ".join(threads)
+
+            main, other = threading.main_thread().name, "tamis-match_0"
+            assert await publish(b"{}") == other
+            assert await publish(b"{}") == main
+            for number in range(3):
+                await subscribe(session, "wide = true", f"wide-{number}")
+                assert await publish(b"{}") == other
+                assert await publish(b"{}") == main
+            # It reaches three, and is found to do so.
+            assert await publish(b'{"wide": true}') == f"{main} then {other}"
+            assert await publish(b'{"wide": true}') == other
+            assert await publish(b'{"wide": true}') == other
 
 
 @run_async

@@ -118,3 +118,16 @@ async def test_a_reader_waits_for_what_comes_and_a_cancelled_one_loses_nothing()
     with pytest.raises(asyncio.CancelledError):
         await reading
     assert await queue.get() == 1
+
+
+@run_async
+async def test_nobody_waits_for_room_in_a_queue_that_is_closed() -> None:
+    queue = TurnQueue[int](2)
+    queue.put_now(0)
+    queue.put_now(1)
+    waiting = [asyncio.create_task(queue.put(number)) for number in range(2, 9)]
+    await let_others_run()
+    assert queue.close() == [0, 1]
+    await asyncio.wait_for(asyncio.gather(*waiting), 10)
+    assert queue.put_now(9)
+    assert [*queue.waiting] == [2, 3, 4, 5, 6, 7, 8, 9]

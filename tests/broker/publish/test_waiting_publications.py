@@ -20,7 +20,7 @@ from tamis.broker.publish import publishers
 from tamis.errors import RefusedError
 from tamis.protocol import Hello, Publish
 from tamis.storage import EventLog
-from waiting import eventually_async
+from waiting import eventually_async, let_others_run
 
 POLICY = "[roles.user]\nsee = true\npublish = true\n[roles.root]\nadmin = true\n"
 WITHOUT_PUBLISHING = "[roles.user]\nsee = true\n[roles.root]\nadmin = true\n"
@@ -188,3 +188,26 @@ async def test_those_that_follow_a_publication_that_cannot_be_read_are_refused(
         assert await publish(3, 1, b'{"a": 1}', b'{"a": 2}') == "published"
         assert await publish(4, 3, b'{"a": 3}') == "published"
         await connection.disconnect()
+
+
+@run_async
+async def test_all_who_wait_for_room_are_refused_when_publications_can_no_longer_be_stored(
+    tmp_path: Path,
+) -> None:
+    """Seen failing: only as many were answered as the queue holds, and the others hung."""
+    go_on = threading.Event()
+
+    def fail(*_: object) -> range:
+        go_on.wait(30)
+        raise RuntimeError("a planted fault")
+
+    with patch.object(EventLog, "append", fail):
+        async with broker_fixture(tmp_path, POLICY, commit_queue=2) as fixture:
+            text, _ = await fixture.broker.access_control.issue("ann", ("user",), None, "")
+            sessions = [await fixture.broker.authenticate(text) for _ in range(9)]
+            publishing = [asyncio.create_task(outcome(session)) for session in sessions]
+            await eventually_async(lambda: fixture.broker.committer._waiting.qsize() == 2)
+            await let_others_run()
+            go_on.set()
+            results = await asyncio.wait_for(asyncio.gather(*publishing), 20)
+            assert {*results} == {"unavailable"}

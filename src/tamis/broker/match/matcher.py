@@ -119,6 +119,8 @@ class Matcher:
         self._on_overflow = on_overflow
         self._event_cache = event_cache
         event_cache.matcher = self
+        self._has_changed = True
+        """Whether subscriptions have changed since the last event: the next one may take long."""
         self.ahead: object = None
         """What was found for events that are being stored; None: they are to be matched later."""
         self._is_idle = False
@@ -149,8 +151,10 @@ class Matcher:
         unmatched, rest, reach = self._unmatched, self._rest, self._fan_out.reach
         while True:
             self._is_idle = True
-            await self._work.wait()
-            self._is_idle = False
+            try:
+                await self._work.wait()
+            finally:
+                self._is_idle = False
             self._work.clear()
             # Events that are not here yet come after the changes that are.
             self.ahead = None
@@ -222,6 +226,7 @@ class Matcher:
         if (
             self._is_idle
             and not self._work.is_set()
+            and not self._has_changed
             and self._quick_steps >= MIN_QUICK_STEPS
             and events[0].sequence == self.position + 1
             and sum([len(event.payload.text) for event in events]) <= MAX_BYTES_AHEAD
@@ -268,8 +273,8 @@ class Matcher:
     ) -> MatcherStep:
         """Make changes, then match events, and write the rows of many; for a thread.
 
-        Those of a few events are written after they are sent. If they are not stored yet, nothing
-        changes, since they may never be.
+        Those of a few events are written after they are sent. If they are not stored yet, neither
+        subscriptions nor the position change, since they may never be.
         """
         last = events[-1].sequence if events else self.position
         step = MatcherStep([], {}, [], {}, [], {}, {}, [], {}, {}, last)
@@ -306,6 +311,7 @@ class Matcher:
                 self._quick_steps = min(self._quick_steps, MIN_QUICK_STEPS - missing)
                 self._note_cost_of_event(step, event, spent)
             self._changed_by = ()
+        self._has_changed = False
         found: list[tuple[int, list[ActiveSubscription]]] = []
         for event, matched in zip(events, numbers, strict=True):
             subscriptions = [
@@ -332,6 +338,9 @@ class Matcher:
         holds_back = bool(
             self._budget.undecided or writer.latest or largest > writer.max_rows_per_event
         )
+        if holds_back:
+            # Such events are not matched ahead, and those that follow may be like them.
+            self._quick_steps = 0
         if is_ahead and holds_back:
             self._budget.undecided = {}
             raise NotAheadError
@@ -372,6 +381,7 @@ class Matcher:
         return step
 
     def _make_changes(self, step: MatcherStep, changes: Sequence[SubscriptionChange]) -> None:
+        self._has_changed = True
         for change in changes:
             begun = self._thread_time()
             step.changes.append(make_change(change))

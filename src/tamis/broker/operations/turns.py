@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from math import inf
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -61,7 +62,7 @@ class TurnQueue(Generic[T]):
 
     def __init__(self, max_waiting: int) -> None:
         self.waiting: deque[T] = deque()
-        self._max_waiting = max_waiting
+        self._max_waiting: float = max_waiting
         self._turns = Turns()
         """Of those who wait for room."""
         self._has_room = asyncio.Event()
@@ -103,6 +104,14 @@ class TurnQueue(Generic[T]):
         if self._turns.is_taken:
             self._has_room.set()
         return self.waiting.popleft()
+
+    def close(self) -> list[T]:
+        """Return what waits; whoever adds something from now on does not wait for room."""
+        left = [*self.waiting]
+        self.waiting.clear()
+        self._max_waiting = inf
+        self._has_room.set()
+        return left
 
     def finish(self, count: int) -> None:
         """Note that so much of what was returned is done."""

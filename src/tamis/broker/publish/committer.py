@@ -7,7 +7,6 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
 from operator import itemgetter
-from time import perf_counter
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
 
@@ -256,7 +255,7 @@ class Committer:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
         log, cache, seconds = self._log, self._event_cache, self._metrics.commit_seconds
-        matcher, spent = cache.matcher, 0.0
+        matcher = cache.matcher
         try:
             while True:
                 batch, size = [], 0
@@ -273,9 +272,11 @@ class Committer:
                 try:
                     if accepted.events:
                         # Nobody else appends, so these are their sequences and their time.
-                        (next_, time), begun = log.next_append(), perf_counter()
+                        next_, time = log.next_append()
                         records = [*map(_RECORD, accepted.events)]
-                        stored = self._executor.begin(log.append, records, time)
+                        is_small = len(records) <= MAX_EVENTS_AHEAD
+                        store = self._executor.begin if is_small else self._executor.submit
+                        stored = store(log.append, records, time)
                         # The rest while the disk is busy.
                         events = [
                             StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
@@ -283,13 +284,13 @@ class Committer:
                                 accepted.events, next_
                             )
                         ]
-                        if len(events) <= MAX_EVENTS_AHEAD:
+                        if is_small:
                             matcher.match_ahead(events)
                         try:
-                            await stored
+                            if (await stored).start != next_:
+                                raise RuntimeError("somebody else has appended to the log")
                         finally:
                             found, matcher.ahead = matcher.ahead, None
-                            spent = perf_counter() - begun
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
@@ -313,8 +314,8 @@ class Committer:
                             first = events[one.place].sequence if duplicates < count else None
                             one.publication.stored.set_result(Receipt(count, duplicates, first))
                 if accepted.events:
-                    seconds.counts[bisect_left(seconds.bounds, spent)] += 1
-                    seconds.sum += spent
+                    seconds.counts[bisect_left(seconds.bounds, log.last_seconds)] += 1
+                    seconds.sum += log.last_seconds
                 self._waiting.finish(len(batch))
         finally:
             self._end(batch)
@@ -323,8 +324,7 @@ class Committer:
         """Refuse what is left."""
         self._has_ended = True
         left = [] if self._next is None else [self._next]
-        while self._waiting.waiting:
-            given = self._waiting.waiting.popleft()
+        for given in self._waiting.close():
             if isinstance(given, Publication):
                 batch.append(given)
             else:
