@@ -103,6 +103,9 @@ async def test_the_first_event_after_a_change_and_those_for_very_many_are_left_t
             assert await publish(b"{}") == main
             for number in range(3):
                 await subscribe(session, "wide = true", f"wide-{number}")
+                # Nothing is deferred for those who are connected.
+                sink = DirectCollectingSink()
+                await session.attach(f"wide-{number}", sink, credit=100, acknowledge="manual")
                 assert await publish(b"{}") == other
                 assert await publish(b"{}") == main
             # It reaches three, and is found to do so.
