@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec import Raw
 
 from tamis.broker import Broker, BrokerSettings, Session
 from tamis.broker.frontend.connection import Connection
+from tamis.broker.sessions.publishing import MAX_BYTES_DECODED_ON_LOOP
 from tamis.errors import DisconnectedError
 from tamis.protocol import (
     Deliver,
@@ -22,6 +24,7 @@ from tamis.protocol import (
     Pong,
     Publish,
     Published,
+    Refused,
     Subscribe,
     Subscribed,
     Welcome,
@@ -29,6 +32,7 @@ from tamis.protocol import (
     encode_frame,
 )
 from tamis.protocol.frames import Reply, Request
+from tamis.storage import EventLog
 from waiting import eventually_async
 
 
@@ -107,6 +111,34 @@ def test_publications_before_the_end_are_answered(tmp_path: Path) -> None:
         assert [answer.ref for answer in answers if isinstance(answer, Published)] == [*range(50)]
 
     run_scenario(tmp_path, scenario)
+
+
+def test_publications_are_answered_in_order_wherever_they_are_decoded(tmp_path: Path) -> None:
+    """Seen failing: those that a thread had decoded were answered before others of their commit."""
+    has_begun, may_go_on, append = threading.Event(), threading.Event(), EventLog.append
+
+    def append_slowly(log: EventLog, *arguments: Any) -> range:
+        has_begun.set()
+        may_go_on.wait(10)
+        return append(log, *arguments)
+
+    async def scenario(broker: Broker, _: Connection, transport: FakeTransport) -> None:
+        large = b'{"a":"%s"}' % (b"x" * 2 * MAX_BYTES_DECODED_ON_LOOP)
+        texts = [b'{"a":1}', b'{"a":2}', b'{"a":3}', large, b"[]", b'{"a":4}', large]
+        for ref, text in enumerate(texts):
+            transport.send_request(Publish(ref=ref, events=[Raw(text)]))
+            await eventually_async(has_begun.is_set)
+        # All but the first, which is being written, and the one that is not an event.
+        await eventually_async(lambda: broker.committer._waiting.qsize() == len(texts) - 2)
+        may_go_on.set()
+        answers = [await transport.next_reply() for _ in texts]
+        assert [(type(one), getattr(one, "ref", None)) for one in answers] == [
+            (Refused if text == b"[]" else Published, ref) for ref, text in enumerate(texts)
+        ]
+        transport.disconnect()
+
+    with patch.object(EventLog, "append", append_slowly):
+        run_scenario(tmp_path, scenario)
 
 
 def test_a_broker_that_closes_does_not_blame_the_client(tmp_path: Path) -> None:

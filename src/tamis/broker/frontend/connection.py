@@ -440,8 +440,9 @@ class Connection:
     async def _publish(
         self, session: Session, frame: Publish, size: int, done: asyncio.Future[None]
     ) -> None:
-        """Store events and answer, while the next frames are read."""
+        """Store events and answer, in the order of the frames, while the next ones are read."""
         try:
+            refusal = None
             try:
                 receipt = await session.publish(
                     frame.events,
@@ -451,7 +452,11 @@ class Connection:
                     skip=frame.skip,
                 )
             except RefusedError as error:
-                await self._refuse(frame.ref, error)
+                refusal = error
+            if next(iter(self._publications)) is not done:
+                await self._wait_for_earlier(done)
+            if refusal is not None:
+                await self._refuse(frame.ref, refusal)
             else:
                 answer = Published(
                     ref=frame.ref,
@@ -471,6 +476,11 @@ class Connection:
             # Nor does that wake anybody.
             with contextlib.suppress(RuntimeError, asyncio.InvalidStateError):
                 done.set_result(None)
+
+    async def _wait_for_earlier(self, done: asyncio.Future[None]) -> None:
+        """Return when all publications before one are answered."""
+        while (first := next(iter(self._publications))) is not done:
+            await asyncio.wait([first])
 
     async def _answer(self, ref: int, answering: Coroutine[Any, Any, None]) -> None:
         try:
