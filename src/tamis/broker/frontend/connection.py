@@ -28,7 +28,6 @@ from tamis.broker.frontend.connection_ends import (
 from tamis.broker.frontend.query_frames import QueryFrames
 from tamis.broker.frontend.streams import DirectSocket
 from tamis.broker.operations.health import storage_refusal
-from tamis.broker.operations.logs import get_logger
 from tamis.broker.operations.pacing import FRAME_SECONDS, SECONDS_PER_BYTE
 from tamis.broker.publish.batches import MAX_SMALL_BYTES, decode_large_request
 from tamis.broker.sessions import Session
@@ -66,7 +65,6 @@ from tamis.protocol.frames import (
 from tamis.protocol.queries import Query, Serve, Withdraw
 from tamis.protocol.refs import find_request
 
-LOG: Final = get_logger("tamis.connection")
 VERSION: Final = version("tamis")
 
 MAX_PENDING_PUBLICATIONS: Final = 256
