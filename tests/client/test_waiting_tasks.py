@@ -145,3 +145,24 @@ def test_all_tasks_learn_of_the_end() -> None:
                 assert ends == [error] * 3
 
     run(main())
+
+
+def test_asking_a_closed_consumer_again_and_again_leaves_others_their_turns() -> None:
+    async def main() -> None:
+        consumer = await started()
+        await consumer.close()
+        asked = 0
+
+        async def ask() -> None:
+            nonlocal asked
+            # More often than others get turns.
+            while asked < 100_000 and not await consumer.take(1):
+                asked += 1
+
+        asking = asyncio.create_task(ask())
+        await let_others_run(10)
+        asking.cancel()
+        await asyncio.wait([asking])
+        assert 0 < asked < 1_000
+
+    run(main())

@@ -60,6 +60,29 @@ def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(quick_path: Pa
         Storage.open(quick_path / "file" / "data")
 
 
+@pytest.mark.parametrize("room", [0, 8_192, 65_536])
+def test_a_full_disk_on_which_a_store_cannot_be_opened_is_to_be_freed_first(
+    small_disk: Path, room: int
+) -> None:
+    free = os.statvfs(small_disk)
+    filler = small_disk / "filler"
+    filler.write_bytes(bytes(free.f_bavail * free.f_bsize - room))
+    with pytest.raises(StorageFullError, match=r"; free space on the disk, and start again$"):
+        Storage.open(small_disk / "data")
+    filler.unlink()
+    Storage.open(small_disk / "data").close()
+
+
+def test_a_store_can_be_opened_again_on_a_disk_that_is_full_since(small_disk: Path) -> None:
+    with Storage.open(small_disk / "data") as store:
+        store.log.append([event("p", 1)])
+    free = os.statvfs(small_disk)
+    # SQLite needs some room for what its connections share.
+    (small_disk / "filler").write_bytes(bytes(free.f_bavail * free.f_bsize - 65_536))
+    with Storage.open(small_disk / "data") as store:
+        assert store.log.next_sequence == 2
+
+
 def test_a_new_store_is_empty_and_says_so(quick_path: Path) -> None:
     with Storage.open(quick_path, files=UNSYNCED) as store:
         assert store.publishers == {}

@@ -296,6 +296,8 @@ class Consumer:
                 del self._waiters[waiter]
         if self._error is not None:
             raise self._error
+        # Otherwise whoever asks again and again would keep all others from their turns.
+        await asyncio.sleep(0)
         return []
 
     async def _start_unless_closed(self) -> None:

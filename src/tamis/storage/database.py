@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from tamis.errors import StorageError, StorageFullError
 from tamis.ports import Files
-from tamis.storage.files import refusal, write_all
+from tamis.storage.files import is_full, refusal, write_all
 from tamis.storage.migrations import MIGRATIONS
 
 APPLICATION: Final = int.from_bytes(b"Tams")
@@ -319,7 +319,9 @@ class Database:
             # Python could not even decode what SQLite says is wrong.
             return _damaged(self._path, "names in it are not text")
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code == sqlite3.SQLITE_FULL:
+        # Where SQLite shares memory through a file, it does not say that the disk is full.
+        is_vague = code == sqlite3.SQLITE_IOERR and is_full(self._path.parent)
+        if code == sqlite3.SQLITE_FULL or is_vague:
             advice = "free space on the disk; no restart is needed"
             return StorageFullError(self._path, "the disk is full", advice=advice)
         if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:

@@ -25,6 +25,15 @@ def refusal(path: object, action: str, error: OSError) -> StorageError:
     return StorageError(path, reason)
 
 
+def is_full(folder: Path) -> bool:
+    """Return whether the disk of a folder has no room left; False if that is not known."""
+    try:
+        room = os.statvfs(folder)
+    except (AttributeError, OSError):
+        return False
+    return not room.f_bavail
+
+
 def write_all(files: Files, file: int, data: bytes, offset: int) -> None:
     """Write all bytes at an offset, however few the system accepts at a time."""
     rest = memoryview(data)
@@ -78,8 +87,14 @@ class FolderLock:
                 f"the folder is in use by the process {holder or 'that has just opened it'}",
                 advice="stop that process, or use another folder",
             )
-        files.truncate(self._file, 0)
-        write_all(files, self._file, f"{os.getpid()}\n".encode(), 0)
+        holder = f"{os.getpid()}\n"
+        try:
+            # Over the last one, which takes no room on a full disk.
+            write_all(files, self._file, holder.encode(), 0)
+            files.truncate(self._file, len(holder))
+        except OSError:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Unlock; the file stays, since after removing it two processes could lock one each."""

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from zlib import crc32
 
+from tamis.errors import StorageFullError
 from tamis.ports import (
     SYSTEM_FILES,
     Clock,
@@ -76,6 +77,7 @@ class Recovery(NamedTuple):
             )
 
 
+_FULL_ADVICE: Final = "free space on the disk, and start again"
 _EVENTS_PER_READ: Final = 4096
 # What is read to compare with events that are published again.
 _RECENT_EVENTS: Final = 10_000
@@ -172,8 +174,14 @@ class Storage:
                 random=random,
                 accept_lost_changes=accept_lost_changes,
             )
+        except StorageFullError as error:
+            # Whoever cannot open it ends, and does not go on by itself when there is room.
+            raise StorageFullError(error.path, error.reason, advice=_FULL_ADVICE) from error
         except OSError as error:
-            raise refusal(error.filename or path, "opening the store", error) from error
+            refused = refusal(error.filename or path, "opening the store", error)
+            if isinstance(refused, StorageFullError):
+                refused = StorageFullError(refused.path, refused.reason, advice=_FULL_ADVICE)
+            raise refused from error
 
     def _report_unknown(self, count: CountFile, number: int | None) -> None:
         if number is None:
