@@ -14,6 +14,7 @@ from benchmarks.harness import Latency, Row
 
 COLOURS: Final = ("#4c7a9f", "#c06c3e", "#7a9f4c", "#8a6bb0")
 SHADE: Final = "#c06c3e"
+QUARTILES: Final = (0.25, 0.5, 0.75)
 
 
 def rates_and_times(title: str, rows: Sequence[Row], found: Sequence[Latency]) -> Figure:
@@ -32,6 +33,20 @@ def rates_and_times(title: str, rows: Sequence[Row], found: Sequence[Latency]) -
     right.legend()
     for axes in (left, right):
         axes.invert_yaxis()
+    figure.suptitle(title)
+    return figure
+
+
+def stages(title: str, found: Sequence[Latency]) -> Figure:
+    """Draw the median of each time, and the half of all that lies around it."""
+    figure = Figure(figsize=(11, 1.2 + 0.4 * len(found)), layout="constrained")
+    axes = figure.subplots()
+    low, middle, high = ([1e6 * np.quantile(one.times, q) for one in found] for q in QUARTILES)
+    names = [one.name for one in found]
+    axes.barh(names, middle, color=COLOURS[0])
+    axes.hlines(names, low, high, color=SHADE, linewidth=3)
+    axes.set(xlabel="µs: the median, and the middle half of all")
+    axes.invert_yaxis()
     figure.suptitle(title)
     return figure
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.broker import __main__ as broker
-from benchmarks.broker import beside, many, stalled
+from benchmarks.broker import beside, many, stalled, timeline
 from benchmarks.broker.fleet import Account
 from benchmarks.broker.servers import MissingError, package, program
 from benchmarks.broker.workers import worker
@@ -137,3 +137,37 @@ def test_help_says_what_the_benchmark_does(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         broker.main(["--help"])
     assert "python -m benchmarks.broker" in capsys.readouterr().out
+
+
+# --- the timeline --------------------------------------------------------------------------------
+
+TRACE = """\
+# tracer: nop
+ python-30  [001] .....   1.000010: sys_enter: NR 44 (b, 7f87069fb930, b9, 0, 0, 0)
+ python-30  [001] .....   1.000030: sys_exit: NR 44 = 185
+ python-10  [001] .....   1.000040: sys_exit: NR 0 = 185
+ python-11  [000] .....   1.000100: sys_enter: NR 18 (19, 7ff305fd8ae0, a2, 6e09e, 0, 0)
+ python-11  [000] .....   1.000110: sys_exit: NR 18 = 162
+ python-11  [000] .....   1.000111: sys_enter: NR 74 (19, 0, 0, 5584edfdc840, 1, 0)
+ python-99  [000] .....   1.000200: sys_exit: NR 0 = 500
+ python-11  [000] .....   1.000311: sys_exit: NR 74 = 0
+ python-10  [001] .....   1.000320: sys_exit: NR 0 = 8
+ python-10  [001] .....   1.000361: sys_enter: NR 1 (17, 7ff305ff15b0, fd, 0, 0, 7ff3179f36)
+ python-20  [001] .....   1.000380: sys_exit: NR 232 = 1
+ python-20  [001] .....   1.000450: sys_exit: NR 45 = 253
+ python-20  [001] .....   1.000900: sys_exit: NR 45 = 56
+"""
+THREADS = {10: "broker", 11: "broker", 20: "subscriber", 30: "publisher"}
+
+
+def test_the_timeline_follows_an_event_back_to_its_publisher() -> None:
+    calls = timeline.calls_of(TRACE.splitlines(), THREADS)
+    [moments] = timeline.moments_of(calls)
+    passed = {name: round(1e6 * (time - 1)) for name, time in moments.items()}
+    expected = [10, 40, 100, 111, 311, 361, 380, 450]
+    assert [passed[name] for name in timeline.STAGES] == expected
+
+
+def test_the_timeline_leaves_out_an_event_whose_beginning_was_not_traced() -> None:
+    lines = TRACE.splitlines()[3:]
+    assert timeline.moments_of(timeline.calls_of(lines, THREADS)) == []
