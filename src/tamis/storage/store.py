@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 from zlib import crc32
 
-from tamis.errors import StorageFullError
+from tamis.errors import StorageError, StorageFullError
 from tamis.ports import (
     SYSTEM_FILES,
     Clock,
@@ -174,12 +174,14 @@ class Storage:
                 random=random,
                 accept_lost_changes=accept_lost_changes,
             )
-        except StorageFullError as error:
-            # Whoever cannot open it ends, and does not go on by itself when there is room.
-            raise StorageFullError(error.path, error.reason, advice=_FULL_ADVICE) from error
-        except OSError as error:
-            refused = refusal(error.filename or path, "opening the store", error)
+        except (OSError, StorageFullError) as error:
+            refused: StorageError = (
+                refusal(error.filename or path, "opening the store", error)
+                if isinstance(error, OSError)
+                else error
+            )
             if isinstance(refused, StorageFullError):
+                # Whoever cannot open it ends, and does not go on by itself when there is room.
                 refused = StorageFullError(refused.path, refused.reason, advice=_FULL_ADVICE)
             raise refused from error
 
