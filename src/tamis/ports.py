@@ -328,6 +328,9 @@ class Files(Protocol):
     def sync(self, file: int, /) -> None:
         """Sync a file, or a folder's list of files, to disk."""
 
+    def sync_data(self, file: int, /) -> None:
+        """Sync what was written to a file, and its size if it has grown; perhaps no more."""
+
     def lock(self, file: int) -> bool:
         """Lock a file until it is closed; return False if somebody else has."""
 
@@ -357,6 +360,7 @@ class SystemFiles:
     pwrite = staticmethod(os.pwrite)
     truncate = staticmethod(os.ftruncate)
     sync = staticmethod(os.fsync)
+    sync_data = staticmethod(getattr(os, "fdatasync", os.fsync))
     rename = staticmethod(os.rename)
 
     def open(self, path: Path, flags: int) -> int:

@@ -42,6 +42,15 @@ class DiskFile:
     def __init__(self, content: bytes = b"") -> None:
         self.synced = bytearray(content)
         self.changes: list[Write | Resize] = []
+        self.written_end = len(content)
+        """How far it was written: where a file was only made longer, it has no room of its own."""
+
+    def note(self, change: Write | Resize) -> None:
+        self.changes.append(change)
+        if isinstance(change, Resize):
+            self.written_end = min(self.written_end, change.size)
+        else:
+            self.written_end = max(self.written_end, change.offset + len(change.data))
 
     def sync(self) -> None:
         for change in self.changes:
@@ -235,7 +244,7 @@ class Disk(SystemFiles):
         if entry is not None:
             self._open[file] = path.name, entry
             if flags & os.O_TRUNC and isinstance(entry, DiskFile):
-                entry.changes.append(Resize(0))
+                entry.note(Resize(0))
         return file
 
     def close(self, file: int) -> None:
@@ -248,11 +257,11 @@ class Disk(SystemFiles):
         assert isinstance(entry, DiskFile)
         self.on_operation("write", name)
         self.fail("write", name)
-        size = self.allowed(len(data), offset, os.fstat(file).st_size)
+        size = self.allowed(len(data), offset, entry)
         if not size and data:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), name)
         written = os.pwrite(file, data[:size], offset)
-        entry.changes.append(Write(offset, bytes(data[:written])))
+        entry.note(Write(offset, bytes(data[:written])))
         return written
 
     def truncate(self, file: int, size: int, /) -> None:
@@ -260,7 +269,7 @@ class Disk(SystemFiles):
         assert isinstance(entry, DiskFile)
         self.fail("truncate", name)
         os.ftruncate(file, size)
-        entry.changes.append(Resize(size))
+        entry.note(Resize(size))
 
     def sync(self, file: int, /) -> None:  # type: ignore[override]
         self.syncs += 1
@@ -278,6 +287,9 @@ class Disk(SystemFiles):
                 entry.fail_to_sync(self.rng)
             raise OSError(errno.EIO, os.strerror(errno.EIO), name)
         self.note_synced(entry)
+
+    def sync_data(self, file: int, /) -> None:  # type: ignore[override]
+        self.sync(file)
 
     # --- folders -----------------------------------------------------------------------------
 
@@ -320,9 +332,9 @@ class Disk(SystemFiles):
         if isinstance(folder, DiskFolder) and path.name in folder.now:
             folder.change({path.name: None})
 
-    def allowed(self, size: int, offset: int, end: int) -> int:
-        """Return how many bytes find room: on a full disk, those within the file."""
-        return max(0, min(size, end - offset)) if self.is_full else size
+    def allowed(self, size: int, offset: int, entry: DiskFile) -> int:
+        """Return how many bytes find room: on a full disk, those over what was written before."""
+        return max(0, min(size, entry.written_end - offset)) if self.is_full else size
 
     def entry(self, path: Path) -> DiskFile | DiskFolder | None:
         """Return what is kept of a file or folder."""

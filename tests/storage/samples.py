@@ -88,5 +88,7 @@ class UnsyncedFiles(SystemFiles):
     def sync(self, file: int) -> None:  # type: ignore[override]
         """Do nothing."""
 
+    sync_data = sync  # type: ignore[assignment]
+
 
 UNSYNCED = UnsyncedFiles()

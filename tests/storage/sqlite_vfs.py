@@ -209,11 +209,11 @@ class Calls:
             return IOERR_WRITE
         if code := disk.fault("write", path.name):
             return FULL if code == errno.ENOSPC else IOERR_WRITE
-        if disk.allowed(size, offset, path.stat().st_size) < size:
+        if disk.allowed(size, offset, entry) < size:
             return FULL
         code = int(self._write(file, buffer, size, offset))
         if code == OK:
-            entry.changes.append(Write(offset, ctypes.string_at(buffer, size)))
+            entry.note(Write(offset, ctypes.string_at(buffer, size)))
         return code
 
     def truncate(self, file: int, size: int) -> int:
@@ -223,7 +223,7 @@ class Calls:
             return IOERR_WRITE
         code = int(self._truncate(file, size))
         if code == OK:
-            self._files[file].entry.changes.append(Resize(size))
+            self._files[file].entry.note(Resize(size))
         return code
 
     def sync(self, file: int, _flags: int) -> int:

@@ -226,12 +226,77 @@ def test_retention_forgets_in_full_disks(tmp_path: Path) -> None:
     log.close()
 
 
+# --- room ------------------------------------------------------------------------------------
+
+
+def test_the_file_seldom_grows_and_has_no_room_left_when_it_is_closed(tmp_path: Path) -> None:
+    sizes: list[int] = []
+
+    class Watched(SystemFiles):
+        def sync_data(self, file: int) -> None:  # type: ignore[override]
+            sizes.append(os.fstat(file).st_size)
+
+    log = EventLog(tmp_path, files=Watched())
+    large = EVENT._replace(payload=bytes(10_000))
+    for _ in range(250):
+        log.append([large])
+    wanted = everything(log)
+    assert Counter(sizes).keys() == {1 << 20, 2 << 20, 3 << 20}
+    assert one_file(tmp_path).stat().st_size == 3 << 20
+    log.close()
+    assert one_file(tmp_path).stat().st_size == log.bytes < 3 << 20
+    log = EventLog(tmp_path)
+    assert everything(log) == wanted
+    assert log.append([EVENT]) == range(251, 252)
+    log.close()
+
+
+def test_the_room_that_a_killed_process_left_is_neither_torn_nor_damaged(quick_path: Path) -> None:
+    log = EventLog(quick_path / "log", segment_bytes=1000)
+    log.append([EVENT] * 30)
+    log.append([EVENT] * 3)
+    wanted = everything(log)
+    # With all room, as a process that is killed leaves the last segment, and a power failure that
+    # forgets the truncation of those before it.
+    left = {path.name: path.read_bytes() for path in (quick_path / "log").iterdir()}
+    log.close()
+    for path in (quick_path / "log").iterdir():
+        path.write_bytes(left[path.name].ljust(1 << 20, b"\0"))
+    log = EventLog(quick_path / "log", segment_bytes=1000)
+    assert everything(log) == wanted
+    assert (log.cut_bytes, log.verify()) == (0, ())
+    assert log.append([EVENT]) == range(34, 35)
+    log.close()
+    # A record that was begun is torn, however much room follows it.
+    path = max((quick_path / "log").iterdir())
+    path.write_bytes((path.read_bytes() + b"torn").ljust(3 << 20, b"\0"))
+    log = EventLog(quick_path / "log", segment_bytes=1000)
+    assert (log.cut_bytes, log.verify(), log.next_sequence) == (4, (), 35)
+    log.close()
+
+
+def test_where_a_file_cannot_be_made_longer_it_grows_as_it_is_written(tmp_path: Path) -> None:
+    class Unwilling(SystemFiles):
+        def truncate(self, file: int, size: int) -> None:
+            if size > os.fstat(file).st_size:
+                raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+            os.ftruncate(file, size)
+
+    log = EventLog(tmp_path, files=Unwilling())
+    for number in range(1, 4):
+        assert log.append([EVENT]) == range(number, number + 1)
+        assert one_file(tmp_path).stat().st_size == log.bytes
+    log.close()
+
+
 # --- disks that refuse -----------------------------------------------------------------------
 
 
 def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_with_room(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
     log.append([EVENT] * 5)
+    log.close()
+    log = EventLog(tmp_path)
     size = one_file(tmp_path).stat().st_size
     with files_no_longer_than(size + 130):
         with pytest.raises(StorageFullError, match=r"writing failed: .*; free space on the disk"):

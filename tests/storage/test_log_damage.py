@@ -56,7 +56,8 @@ def test_a_log_cut_at_any_byte_is_what_was_appended_before_and_goes_on(
         kept = max(place for place, end in enumerate(ends) if end <= cut)
         wanted = flat(groups[:kept])
         assert everything(log) == wanted, cut
-        assert log.cut_bytes == cut - ends[kept]
+        # Zeros at the end may be room that nothing was written to.
+        assert log.cut_bytes == len(whole[ends[kept] : cut].rstrip(b"\0"))
         assert log.damage.places == ()
         assert log.append([NewRecord("again", 1, 0, b"")])[0] == len(wanted) + 1
         assert everything(log)[:-1] == wanted
@@ -240,6 +241,8 @@ def test_what_a_refused_append_left_on_the_disk_is_no_part_of_the_log(quick_path
             if len(log_files := list(quick_path.glob("*.log"))) == 1 and log.next_sequence == 2:
                 left.append(log_files[0].read_bytes())
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        sync_data = sync  # type: ignore[assignment]
 
     log = EventLog(quick_path, files=FailingOnce())
     log.append([NewRecord("p", 1, 0, b"first")])

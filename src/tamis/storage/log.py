@@ -40,6 +40,9 @@ from tamis.storage.segments import (
 
 SEGMENT_BYTES: Final = 64 << 20
 READ_BYTES: Final = 4 << 20
+# A file grows by this much at a time, because a sync takes longer after a write that makes it grow:
+# then the system also has to store its size, in another place of the disk.
+ROOM_BYTES: Final = 1 << 20
 # A segment is closed after this fraction of the retention age, so that no event is kept much longer
 # because it shares a file with a younger one.
 _AGE_PARTS: Final = 8
@@ -159,11 +162,13 @@ class EventLog:
             data, starts = encode(records, first, self.last_time, segment.header.mark)
             active.is_dirty, action, begun = True, "writing", perf_counter()
             try:
+                if end + len(data) > active.size:
+                    active.make_room(end + len(data))
                 written = files.pwrite(active.file, data, end)
                 if written < len(data):
                     write_all(files, active.file, data[written:], end + written)
                 action = "bringing what was written to the disk"
-                files.sync(active.file)
+                files.sync_data(active.file)
             except OSError as error:
                 refused = refusal(segment.path, action, error)
                 refused.is_outcome_known = self._is_cleaned_up(active, is_spent=action != "writing")
@@ -401,11 +406,20 @@ class _Active:
         self.is_spent = False
         """After a failed sync the content of the disk is unknown, so nothing more is written here.
         """
+        self.size = segment.extent.end
+        """Up to where the file has been made to reach; zeros follow the last record."""
 
     @classmethod
     def open(cls, segment: LogSegment, files: Files) -> _Active:
         """Return an existing segment to append to."""
         return cls(segment, files.open(segment.path, os.O_RDWR), files)
+
+    def make_room(self, end: int) -> None:
+        """Make the file grow beyond an offset, if the system lets it; otherwise writing does it."""
+        size = -(-end // ROOM_BYTES) * ROOM_BYTES
+        with suppress(OSError):
+            self._files.truncate(self.file, size)
+            self.size = size
 
     def is_clean(self) -> bool:
         """Truncate what a failed append left past the end; return whether that worked."""
@@ -415,7 +429,7 @@ class _Active:
             except OSError:
                 self.is_spent = True
             else:
-                self.is_dirty = False
+                self.is_dirty, self.size = False, self.segment.extent.end
         return not self.is_spent
 
     def is_truncated_on_disk(self) -> bool:
@@ -433,5 +447,8 @@ class _Active:
         return self._files.drop_cache(self.file)
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, without the room that is left in it."""
+        if self.size > self.segment.extent.end and not self.is_dirty:
+            with suppress(OSError):
+                self._files.truncate(self.file, self.segment.extent.end)
         self._files.close(self.file)

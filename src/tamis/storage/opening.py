@@ -185,13 +185,16 @@ def _joined(group: _AppendGroup, entry: LocatedRecord, end: int) -> _AppendGroup
 
 
 def _cut(segment: LogSegment, end: int, files: Files) -> int:
-    """Cut off what lies past the end, and sync the rest before it is used."""
+    """Cut off what lies past the end, and sync the rest before it is used.
+
+    Return how much of it was written; the rest is room that the log has made for more.
+    """
+    unfinished = segment.written_end(end) - end
     file = files.open(segment.path, os.O_RDWR)
     try:
-        size = files.size(file)
-        if size != end:
+        if files.size(file) != end:
             files.truncate(file, end)
         files.sync(file)
     finally:
         files.close(file)
-    return max(0, size - end)
+    return unfinished

@@ -248,6 +248,16 @@ class LogSegment:
                 return []
         return [item for item in self.entries(extent.stop - 1) if isinstance(item, Damage)]
 
+    def written_end(self, end: int) -> int:
+        """Return where the zeros begin that the file ends with, at the earliest at an offset."""
+        stop = self.extent.end
+        while stop > end:
+            start = max(end, stop - LARGE_READ)
+            if written := len(self._read(start, stop - start).rstrip(b"\0")):
+                return start + written
+            stop = start
+        return end
+
     def sequence_at(self, time: float) -> int | None:
         """Return the first sequence at or after a time; None if all are before."""
         extent = self.extent
