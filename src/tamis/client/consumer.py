@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol, Self
 from tamis.client.messages import Message
 from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
+from tamis.client.prompt_waiter import PromptWaiter
 from tamis.client.queues import Inbox, ReportTime, Settlement
 from tamis.errors import DisconnectedError, RefusedError, TamisError
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
@@ -98,7 +99,7 @@ class Consumer:
         """The number of the latest request for the subscription."""
         self._in_hand: list[Message] = []
         self._is_automatic: Final = request.acknowledge == "auto"
-        self._waiters: dict[asyncio.Future[None], None] = {}
+        self._waiters: dict[PromptWaiter, None] = {}
         """One for each task that waits for an event: cancelling a task cancels what it waits for,
         and must not wake the others."""
         self._first = 0
@@ -224,8 +225,9 @@ class Consumer:
             self._confirmed.set_exception(self._error or DisconnectedError("it is closed"))
             # Mark it as retrieved: there may be no waiter.
             self._confirmed.exception()
-        # Nothing has arrived, but whoever waits looks again.
-        self.deliver(())
+        # Nothing has arrived, but whoever waits looks again, once all of this has ended.
+        for waiter in self._waiters:
+            waiter.wake_later()
 
     async def __aenter__(self) -> Self:
         return await self.start()
@@ -288,7 +290,7 @@ class Consumer:
                 self._report(due)
             if taken:
                 return taken
-            waiter = asyncio.get_running_loop().create_future()
+            waiter = PromptWaiter()
             self._waiters[waiter] = None
             try:
                 await waiter
@@ -426,9 +428,9 @@ class Consumer:
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Take events that arrived, and wake those that wait for them."""
         self._inbox.put(deliveries)
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        # Whoever goes on is no longer among them.
+        for waiter in [*self._waiters]:
+            waiter.wake()
 
     def dropped(self, frame: Dropped) -> None:
         """Handle events that the broker dropped."""
