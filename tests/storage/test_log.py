@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -307,6 +308,50 @@ def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_with_room(tmp_path: P
     assert log.append([EVENT] * 3) == range(7, 10)
     assert len(everything(log)) == 9
     assert len(list(tmp_path.iterdir())) == 1
+    log.close()
+
+
+@pytest.mark.parametrize("failing", ["", "truncate", "sync"])
+def test_a_refused_append_that_ends_with_zeros_is_gone_or_said_to_be_unknown(
+    failing: str, quick_path: Path
+) -> None:
+    """Found by a stranger: what is missing are zeros, and so is the room behind the records."""
+
+    class Faulty(SystemFiles):
+        fails = False
+
+        def pwrite(self, file: int, data: bytes | memoryview, offset: int, /) -> int:  # type: ignore[override]
+            if self.fails and len(data) < 200:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return os.pwrite(file, data[:150] if self.fails else data, offset)
+
+        def truncate(self, file: int, size: int, /) -> None:
+            if self.fails and failing == "truncate":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            os.ftruncate(file, size)
+
+        def sync(self, _file: int, /) -> None:  # type: ignore[override]
+            if self.fails and failing == "sync":
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    files = Faulty()
+    log = EventLog(quick_path / "log", files=files)
+    log.append([EVENT])
+    files.fails = True
+    with pytest.raises(StorageFullError) as refused:
+        log.append([EVENT._replace(payload=b"zeros follow" + bytes(300))])
+    left = shutil.copytree(quick_path / "log", quick_path / "left")
+    after_kill = EventLog(left)
+    assert refused.value.is_outcome_known is (failing == "")
+    assert len(everything(after_kill)) == (2 if failing == "truncate" else 1)
+    after_kill.close()
+    files.fails = False
+    # It goes on with the same sequence.
+    assert log.append([EVENT]) == range(2, 3)
+    log.close()
+    log = EventLog(quick_path / "log")
+    assert [record.payload for record in everything(log)] == [EVENT.payload] * 2
+    assert log.verify() == ()
     log.close()
 
 

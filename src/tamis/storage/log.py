@@ -171,7 +171,11 @@ class EventLog:
                 files.sync_data(active.file)
             except OSError as error:
                 refused = refusal(segment.path, action, error)
-                refused.is_outcome_known = self._is_cleaned_up(active, is_spent=action != "writing")
+                is_spent = action != "writing"
+                # Zeros that could not be written are there nevertheless, as room.
+                refused.is_outcome_known = self._is_cleaned_up(
+                    active, is_spent=is_spent, may_be_whole=is_spent or data.endswith(b"\0")
+                )
                 raise refused from error
             finally:
                 self.last_seconds = perf_counter() - begun
@@ -217,15 +221,16 @@ class EventLog:
         self._segments = (*before, segment)
         return self._active
 
-    def _is_cleaned_up(self, active: _Active, *, is_spent: bool) -> bool:
+    def _is_cleaned_up(self, active: _Active, *, is_spent: bool, may_be_whole: bool) -> bool:
         """Truncate what a failed append left; check whether it has damaged what precedes it.
 
         Return whether opening the log will not find the append, even after a power failure: of what
-        could not be written, some is missing; what could not be synced must be seen to go.
+        could not be written, some is missing; what may be whole must be seen to go.
         """
         active.is_spent = is_spent
         active.is_clean()
-        is_gone = not is_spent or active.is_truncated_on_disk()
+        is_gone = not may_be_whole or active.is_truncated_on_disk()
+        active.is_spent |= not is_gone
         # The same block may hold both.
         if active.is_spent and active.drop_cache():
             # If it cannot be read either, the next read will report it.
