@@ -164,6 +164,38 @@ def test_what_the_task_raises_is_none_of_the_wakers_business(
     run_with(main())
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt])
+def test_a_task_that_ends_the_program_ends_the_loop_but_not_the_read(
+    kind: type[BaseException],
+) -> None:
+    """Found by a stranger: what else the read had brought was lost, and nothing showed it."""
+    loop, did = asyncio.new_event_loop(), list[str]()
+
+    async def end(waiter: PromptWaiter) -> None:
+        await waiter
+        raise kind
+
+    async def main() -> None:
+        waiter = PromptWaiter()
+        task = loop.create_task(end(waiter))
+        await asyncio.sleep(0)
+
+        def read() -> None:
+            waiter.wake()
+            did.append("the rest of the read")
+
+        loop.call_soon(read)
+        await asyncio.gather(task)
+
+    work = loop.create_task(main())
+    with pytest.raises(kind):
+        loop.run_until_complete(work)
+    assert did == ["the rest of the read"]
+    with pytest.raises(kind):
+        loop.run_until_complete(work)
+    loop.close()
+
+
 def test_an_application_may_do_anything_where_an_event_arrives(server: ServerProcess) -> None:
     """Two subscriptions, of which the first event of one closes the other."""
     word = topic()

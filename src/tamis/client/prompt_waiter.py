@@ -42,8 +42,12 @@ class PromptWaiter:
         # One task cannot run inside of another.
         if context is None or asyncio.current_task(self._loop) is not None:
             self._loop.call_soon(function, self, context=context)
-        else:
+            return
+        try:
             context.run(function, self)
+        except (SystemExit, KeyboardInterrupt) as error:
+            # It ends the loop, in its next turn: whoever wakes is in the middle of a read.
+            self._loop.call_soon(_raise, error)
 
     def wake_later(self) -> None:
         """Let the task go on in the next turn, as for callers in the middle of something."""
@@ -75,3 +79,7 @@ class PromptWaiter:
         """Raise if it was cancelled."""
         if self._cancelled is not None:
             raise self._cancelled
+
+
+def _raise(error: BaseException) -> None:
+    raise error
