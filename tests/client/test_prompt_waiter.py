@@ -53,7 +53,7 @@ class Waiting:
             raise
         assert asyncio.current_task() is self.task
         self.steps.append(_word.get())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
         return "the result"
 
 
@@ -79,7 +79,7 @@ def test_the_task_goes_on_before_whoever_wakes_it_and_in_its_own_context(
 ) -> None:
     async def main() -> None:
         waiting = Waiting()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
 
         def wake() -> None:
             waiting.waiter.wake()
@@ -104,7 +104,7 @@ def test_inside_of_another_task_it_goes_on_later(
 ) -> None:
     async def main() -> None:
         waiting = Waiting()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
         getattr(waiting.waiter, name)()
         assert waiting.steps == ["waits"]
         assert await waiting.task == "the result"
@@ -124,14 +124,14 @@ def test_a_waiter_that_was_woken_before_lets_its_task_pass(run_with: Callable[[A
 def test_a_task_that_is_cancelled_waits_no_longer(run_with: Callable[[Any], None]) -> None:
     async def main() -> None:
         waiting = Waiting()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
         waiting.task.cancel("the reason")
         waiting.waiter.wake()
         with pytest.raises(asyncio.CancelledError, match="the reason"):
             await waiting.task
         assert waiting.steps == ["waits", "cancelled"]
         waiting = Waiting()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
         # Cancelled between being woken and going on.
         waiting.waiter.wake_later()
         waiting.task.cancel()
@@ -156,7 +156,7 @@ def test_what_the_task_raises_is_none_of_the_wakers_business(
             raise LookupError("the task's own")
 
         task = asyncio.create_task(fail())
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
         await called(waiter.wake)
         with pytest.raises(LookupError, match="the task's own"):
             await task
@@ -178,7 +178,7 @@ def test_a_task_that_ends_the_program_ends_the_loop_but_not_the_read(
     async def main() -> None:
         waiter = PromptWaiter()
         task = loop.create_task(end(waiter))
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for the others
 
         def read() -> None:
             waiter.wake()
@@ -193,6 +193,7 @@ def test_a_task_that_ends_the_program_ends_the_loop_but_not_the_read(
     assert did == ["the rest of the read"]
     with pytest.raises(kind):
         loop.run_until_complete(work)
+    assert isinstance(work.exception(), kind)
     loop.close()
 
 
