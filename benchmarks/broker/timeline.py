@@ -35,7 +35,7 @@ TRACING: Final = Path("/sys/kernel/tracing")
 CALLS: Final = ("raw_syscalls/sys_enter", "raw_syscalls/sys_exit")
 BUFFER_KILOBYTES: Final = 100_000
 # System calls by their numbers on x86-64.
-READ, WRITE, PWRITE, SEND, RECEIVE, FSYNC, WAIT = 0, 1, 18, 44, 45, 74, 232
+READ, WRITE, PWRITE, SEND, RECEIVE, SYNC, WAIT = 0, 1, 18, 44, 45, 75, 232
 # Frames with an event are longer than answers and acknowledgements.
 MIN_EVENT_BYTES: Final = 100
 STAGES: Final = {
@@ -66,7 +66,7 @@ def traced() -> Iterator[list[str]]:
     """Have the kernel trace some system calls; the list has the lines at the end."""
     lines: list[str] = []
     chosen = " || ".join(
-        f"id == {one}" for one in (READ, WRITE, PWRITE, SEND, RECEIVE, FSYNC, WAIT)
+        f"id == {one}" for one in (READ, WRITE, PWRITE, SEND, RECEIVE, SYNC, WAIT)
     )
     _set("tracing_on", "0")
     _set("trace", "")
@@ -131,8 +131,8 @@ def _moments_before(calls: Sequence[Call], place: int) -> dict[str, float] | Non
     wanted = {
         "woken": ("subscriber", WAIT, True),
         "delivered": ("broker", WRITE, False),
-        "synced": ("broker", FSYNC, True),
-        "syncing": ("broker", FSYNC, False),
+        "synced": ("broker", SYNC, True),
+        "syncing": ("broker", SYNC, False),
         "writing": ("broker", PWRITE, False),
         "read": ("broker", READ, True),
         "sent": ("publisher", SEND, False),
