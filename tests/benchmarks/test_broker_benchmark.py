@@ -148,9 +148,9 @@ TRACE = """\
  python-10  [001] .....   1.000040: sys_exit: NR 0 = 185
  python-11  [000] .....   1.000100: sys_enter: NR 18 (19, 7ff305fd8ae0, a2, 6e09e, 0, 0)
  python-11  [000] .....   1.000110: sys_exit: NR 18 = 162
- python-11  [000] .....   1.000111: sys_enter: NR 74 (19, 0, 0, 5584edfdc840, 1, 0)
+ python-11  [000] .....   1.000111: sys_enter: NR 75 (19, 0, 0, 5584edfdc840, 1, 0)
  python-99  [000] .....   1.000200: sys_exit: NR 0 = 500
- python-11  [000] .....   1.000311: sys_exit: NR 74 = 0
+ python-11  [000] .....   1.000311: sys_exit: NR 75 = 0
  python-10  [001] .....   1.000320: sys_exit: NR 0 = 8
  python-10  [001] .....   1.000361: sys_enter: NR 1 (17, 7ff305ff15b0, fd, 0, 0, 7ff3179f36)
  python-20  [001] .....   1.000380: sys_exit: NR 232 = 1
