@@ -65,9 +65,7 @@ class Call(NamedTuple):
 def traced() -> Iterator[list[str]]:
     """Have the kernel trace some system calls; the list has the lines at the end."""
     lines: list[str] = []
-    chosen = " || ".join(
-        f"id == {one}" for one in (READ, WRITE, PWRITE, SEND, RECEIVE, SYNC, WAIT)
-    )
+    chosen = " || ".join(f"id == {one}" for one in (READ, WRITE, PWRITE, SEND, RECEIVE, SYNC, WAIT))
     _set("tracing_on", "0")
     _set("trace", "")
     _set("trace_clock", "mono")
