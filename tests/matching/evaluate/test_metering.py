@@ -241,9 +241,9 @@ def test_a_test_that_takes_too_long_is_left_behind(match: Match) -> None:
 
 
 def test_many_slow_tests_take_no_longer_than_the_budget() -> None:
-    """Seen failing: 20 of these took 1.85 s for one event."""
+    """Seen failing: 20 of these took 1.85 s for one event. Each takes 0.05 s on a fast machine."""
     engine = engine_of({f"ann/{n}": f"t matches 'a.{{{40 - n}}}b{n}'" for n in range(20)})
-    budget = MatchingBudget(owner, burst=0.05, share=0.0)
+    budget = MatchingBudget(owner, burst=0.01, share=0.0)
     ann = budget.account("ann/1")
     engine.match({"t": MADE_FOR_IT}, budget=budget)
     assert len(budget.undecided) == 20
