@@ -22,6 +22,7 @@ from tamis.broker.frontend.app import create_app
 from tamis.broker.frontend.streams import OpenStreams
 from tamis.broker.match import matcher
 from tamis.broker.operations import pacing
+from tamis.broker.publish import committer
 from tamis.storage import StateStore
 from tracing import Trace, tracing
 from waiting import eventually_async
@@ -153,6 +154,9 @@ def test_a_publication_goes_a_short_way_to_its_acknowledged_delivery(
     monkeypatch.setattr(pacing, "LOOK_SECONDS", 3600.0)
     # Matching takes long while it is traced, and nobody is to pay for that.
     monkeypatch.setattr(matcher, "COSTLY_SECONDS", 3600.0)
+    # The disk is quick, and there is little to do.
+    monkeypatch.setattr(committer, "MAX_SECONDS_AWAITED", 10.0)
+    monkeypatch.setattr(committer, "PAUSES_PER_WAIT", 0)
     with tracing() as trace:
         asyncio.run(publish_over_a_socket(tmp_path, trace))
     assert len(trace.functions) <= MAX_FUNCTIONS, "\n".join(trace.functions)

@@ -13,9 +13,12 @@ from typing import Any
 import tamis
 
 PACKAGE = Path(tamis.__file__).parent
-# Ports stand for calls of the system: a port that runs a thread is no step of ours. Turns, and the
-# queue with them, stand for asyncio's.
-PRIMITIVES = {str(PACKAGE / "ports.py"), str(PACKAGE / "broker" / "operations" / "turns.py")}
+# Ports stand for calls of the system: a port that runs a thread is no step of ours, nor is one that
+# asks a thread to write. Turns, the queue with them and prompt waiters stand for asyncio's.
+PRIMITIVES = {
+    str(PACKAGE / name)
+    for name in ("ports.py", "disk_writer.py", "prompt_waiter.py", "broker/operations/turns.py")
+}
 
 
 class Trace:

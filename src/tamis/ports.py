@@ -300,6 +300,33 @@ def _finish_threads() -> None:
         thread.join()
 
 
+class Writer(Protocol):
+    """Writes to a file and syncs it beside its caller, one thing at a time."""
+
+    @property
+    def max_bytes(self) -> int:
+        """Return how much it can write at a time."""
+
+    @property
+    def is_written(self) -> bool:
+        """Return whether everything was written, so that an error is one of the sync."""
+
+    def begin(self, file: int, data: bytes, offset: int, count_file: int, count: bytes) -> None:
+        """Begin to write and to sync; once that is done, write a count at the start of a file.
+
+        Without a count file, -1, there is none. Nobody hears of it if the count cannot be written.
+        """
+
+    def is_stored(self, seconds: float) -> bool:
+        """Wait for so long at most; return whether everything is written and synced."""
+
+    def end(self) -> OSError | None:
+        """Wait for the end; return what went wrong."""
+
+    def close(self) -> None:
+        """Write nothing more."""
+
+
 class Files(Protocol):
     """Opens, reads, writes and syncs files; raises OSError on failure."""
 
@@ -330,6 +357,9 @@ class Files(Protocol):
 
     def sync_data(self, file: int, /) -> None:
         """Sync what was written to a file, and its size if it has grown; perhaps no more."""
+
+    def writer(self) -> Writer | None:
+        """Return what writes beside its caller; None if there is nothing like it."""
 
     def lock(self, file: int) -> bool:
         """Lock a file until it is closed; return False if somebody else has."""
@@ -370,6 +400,15 @@ class SystemFiles:
     def size(self, file: int) -> int:
         """Return the size of a file."""
         return os.fstat(file).st_size
+
+    def writer(self) -> Writer | None:
+        """Return what writes beside its caller; None for files whose calls are other ones."""
+        if type(self) is not SystemFiles:
+            return None
+        # Only a broker needs it, and loads Numba anyway.
+        from tamis.disk_writer import disk_writer  # noqa: PLC0415
+
+        return disk_writer()
 
     def lock(self, file: int) -> bool:
         """Lock a file until it is closed; return False if somebody else has."""

@@ -19,8 +19,12 @@ from typing import Any
 
 from tamis.broker.publish.event_cache import EventCache
 from tamis.cli import main
-from tamis.ports import SystemFiles
+from tamis.ports import SystemFiles, Writer
 from tamis.storage import EventLog, StateStore, Storage
+
+# It is a script, beside which there are no packages of tests.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from storage.writers import ThreadedWriter
 
 POINTS = (
     "before the write",
@@ -73,6 +77,9 @@ class Power(SystemFiles):
 
     sync_data = sync  # type: ignore[assignment]
 
+    def writer(self) -> Writer:
+        return ThreadedWriter(self)
+
     def _end(self, path: str) -> int:
         # It was closed properly, if nothing was written since: then nothing follows the events.
         return self._written.get(path, Path(path).stat().st_size)
@@ -113,7 +120,8 @@ async def _leave_for_later(cache: EventCache, events: object, found: object = No
 
 def run(point: str, turns: int) -> None:
     power = Power(point, turns)
-    power.around(EventLog, "append", "before the write")
+    # Each append begins with it, wherever it is written.
+    power.around(EventLog, "begin", "before the write")
     if point == LYING:
         EventCache.put = _leave_for_later  # type: ignore[assignment, method-assign]
     power.around(EventCache, "put", "before the match")

@@ -12,7 +12,7 @@ import uvloop
 
 import tamis
 from broker.server import ServerProcess
-from tamis.client.prompt_waiter import PromptWaiter
+from tamis.prompt_waiter import PromptWaiter
 
 from .buses import run, topic
 

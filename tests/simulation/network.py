@@ -78,9 +78,11 @@ class Lane:
     def _arrive(self) -> None:
         if self.is_closed:
             return
-        if not self._arrived and self.taker is not None and self.taker(self._frames[0]):
+        is_taken = not self._arrived and self.taker is not None and self.taker(self._frames[0])
+        if is_taken and self._frames:
+            # Unless its reader has ended its process.
             self._frames.popleft()
-        else:
+        elif not is_taken:
             self._arrived += 1
         self._change.set()
 

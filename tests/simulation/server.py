@@ -27,6 +27,8 @@ from tamis.errors import (
     TamisError,
 )
 from tamis.protocol import Code
+from tamis.storage import EventLog
+from tamis.storage.log import Appending
 
 if TYPE_CHECKING:
     from simulation.credentials import Credential
@@ -109,8 +111,20 @@ class BrokerProcess:
             self.kill()
             return
         self.world.checker.opened(self.broker)
+        self._watch_log(self.broker.store.log)
         self.broker.supervisor.failed.add_done_callback(self._on_failure)
         trace("broker", "open", self.broker.store.log.next_sequence)
+
+    def _watch_log(self, log: EventLog) -> None:
+        """Look at the log after each append, also if the event loop has waited for it."""
+        end = log.end
+
+        def watched_end(appending: Appending) -> range:
+            found = end(appending)
+            self.world.checker.after_work(self, "commit")
+            return found
+
+        log.end = watched_end  # type: ignore[method-assign]
 
     def _on_failure(self, failed: asyncio.Future[BrokerFailedError]) -> None:
         """Stop, as the server does, because a part of the broker has failed."""

@@ -17,7 +17,8 @@ from random import Random
 from typing import NamedTuple
 
 from storage import sqlite_vfs
-from tamis.ports import SystemFiles
+from storage.writers import LateWriter
+from tamis.ports import SystemFiles, Writer
 
 SECTOR_BYTES = (64, 512, 4096)
 """Smaller than any real one too, so that small files have many."""
@@ -214,6 +215,8 @@ class Disk(SystemFiles):
         """Is called before each write and sync, with its file's name: a moment for an image."""
         self._open: dict[int, tuple[str, DiskFile | DiskFolder]] = {}
         self._is_unplugged = False
+        self._late = Random(seed + 1)
+        """What a writer beside its caller goes by; other decisions do not depend on it."""
         if sqlite_vfs.is_available():
             self.vfs = sqlite_vfs.plug_in(self)
 
@@ -290,6 +293,10 @@ class Disk(SystemFiles):
 
     def sync_data(self, file: int, /) -> None:  # type: ignore[override]
         self.sync(file)
+
+    def writer(self) -> Writer | None:
+        # Some systems have none.
+        return LateWriter(self, self._late) if self._late.random() < 0.7 else None
 
     # --- folders -----------------------------------------------------------------------------
 

@@ -34,6 +34,8 @@ class LogMachine(RuleBasedStateMachine):
     """Whatever happens, what was acknowledged is there, and nothing else but a whole append."""
 
     forgets_files = False
+    is_beside = False
+    """Whether appends are written beside the caller, where that is possible."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,6 +65,7 @@ class LogMachine(RuleBasedStateMachine):
             clock=lambda: self.now,
             files=self.disk,
         )
+        self.log.write_beside()
 
     def teardown(self) -> None:
         self.log.close()
@@ -73,11 +76,23 @@ class LogMachine(RuleBasedStateMachine):
     def append_some(self, group: list[NewRecord]) -> None:
         first = len(self.acknowledged) + 1
         self.refused.append(group)
-        assert self.log.append(group) == range(first, first + len(group))
+        appending = self.log.begin(group) if group and self.is_beside else None
+        if appending is None:
+            assert self.log.append(group) == range(first, first + len(group))
+        else:
+            # Until it ends, it is not there.
+            assert self.log.next_sequence == first
+            assert self.log.read(first, 1) == []
+            appending.writer.is_stored(0)
+            assert self.log.end(appending) == range(first, first + len(group))
         self.refused.clear()
         found = self.log.read(first, len(group))
         assert [tuple(record[2:]) for record in found] == [tuple(record) for record in group]
         self.acknowledged += found
+
+    @rule(is_beside=st.booleans())
+    def change_writer(self, is_beside: bool) -> None:
+        self.is_beside = is_beside
 
     @rule(seed=SEEDS, size=st.integers(0, 9))
     def append(self, seed: int, size: int) -> None:
@@ -107,6 +122,17 @@ class LogMachine(RuleBasedStateMachine):
     def close_and_open(self) -> None:
         self.log.close()
         self.open()
+
+    @rule(seed=SEEDS, size=st.integers(1, 9))
+    def close_after_an_append_that_nobody_ends(self, seed: int, size: int) -> None:
+        appending = self.log.begin(new_records(Random(seed), size))
+        self.log.close()
+        if appending is not None:
+            # It was not refused, so closing waits for it.
+            with pytest.raises(StorageError, match="the log is closed"):
+                self.log.end(appending)
+        self.open()
+        self.acknowledged += self.log.read(len(self.acknowledged) + 1, 1_000)
 
     @rule(seed=SEEDS, size=st.integers(0, 9), works=st.integers(0, 3))
     def cut_the_power(self, seed: int, size: int, works: int) -> None:

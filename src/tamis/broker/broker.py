@@ -234,6 +234,7 @@ class Broker:
             max_waiting=settings.commit_queue,
             fan_out=fan_out,
             health=self.health,
+            clock=clock.monotonic,
         )
         pause = self.pacing.pause_after
         self.replayer = Replayer(
@@ -363,6 +364,7 @@ class Broker:
                 Storage.open, settings.data, clock=cautious, files=files, random=random
             )
             opened.callback(store.close)
+            await executors.match.run(store.log.write_beside)
             broker = cls(
                 settings,
                 store,

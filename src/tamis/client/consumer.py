@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol, Self
 from tamis.client.messages import Message
 from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
-from tamis.client.prompt_waiter import PromptWaiter
 from tamis.client.queues import Inbox, ReportTime, Settlement
 from tamis.errors import DisconnectedError, RefusedError, TamisError
+from tamis.prompt_waiter import PromptWaiter
 from tamis.protocol import Delivery, Dropped, Subscribe, Subscribed
 from tamis.protocol.management import MAX_NUMBER
 from tamis.units import Duration

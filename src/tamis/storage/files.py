@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,46 @@ def write_all(files: Files, file: int, data: bytes, offset: int) -> None:
         written = files.pwrite(file, rest, offset)
         offset += written
         rest = rest[written:]
+
+
+class WaitingWriter:
+    """Writes and syncs where it is asked to, so that its caller waits."""
+
+    max_bytes: Final = sys.maxsize
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._error: OSError | None = None
+        self.is_written = True
+        """Whether everything was written, so that an error is one of the sync."""
+
+    def begin(self, file: int, data: bytes, offset: int, count_file: int, count: bytes) -> None:
+        """Write and sync, then write a count at the start of a file, if there is one."""
+        self.is_written, self._error, pwrite = False, None, self._files.pwrite
+        try:
+            written = pwrite(file, data, offset)
+            if written < len(data):
+                write_all(self._files, file, data[written:], offset + written)
+            self.is_written = True
+            self._files.sync_data(file)
+        except OSError as error:
+            self._error = error
+        else:
+            if count_file >= 0:
+                # Evidence only: everything is correct without it.
+                with suppress(OSError):
+                    pwrite(count_file, count, 0)
+
+    def is_stored(self, _seconds: float) -> bool:
+        """Return whether everything is written and synced."""
+        return self._error is None
+
+    def end(self) -> OSError | None:
+        """Return what went wrong."""
+        return self._error
+
+    def close(self) -> None:
+        """Do nothing: there is no thread to end."""
 
 
 def sync_folder(files: Files, path: Path) -> None:

@@ -17,13 +17,13 @@ from operator import attrgetter
 from pathlib import Path
 from threading import Lock
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 from tamis.errors import StorageError
-from tamis.ports import SYSTEM_FILES, Files, RandomBytes, system_random
+from tamis.ports import SYSTEM_FILES, Files, RandomBytes, Writer, system_random
 from tamis.storage.counts import COUNT, CRC, CountFile
 from tamis.storage.damage import Damage, DamageRegister
-from tamis.storage.files import FilePool, make_folder, refusal, sync_folder, write_all
+from tamis.storage.files import FilePool, WaitingWriter, make_folder, refusal, sync_folder
 from tamis.storage.opening import open_log
 from tamis.storage.records import NewRecord, Record, encode
 from tamis.storage.segments import (
@@ -51,6 +51,20 @@ _first: Final = attrgetter("first")
 _begun: Final = attrgetter("header.time")
 
 
+class Appending(NamedTuple):
+    """Records on their way to the disk."""
+
+    active: _Active
+    writer: Writer
+    begun: float
+    first: int
+    stop: int
+    """The sequence after the last one."""
+    offset: int
+    data: bytes
+    starts: Sequence[int]
+
+
 class EventLog:
     """Events in order, numbered 1, 2, 3, …; one thread appends, any number read.
 
@@ -69,7 +83,9 @@ class EventLog:
         clock: Callable[[], float] = time.time,
         files: Files = SYSTEM_FILES,
         random: RandomBytes = system_random,
+        monotonic: Callable[[], float] = perf_counter,
     ) -> None:
+        self._monotonic = monotonic
         self._folder: Final = folder
         self._segment_bytes = segment_bytes
         self._clock = clock
@@ -95,6 +111,10 @@ class EventLog:
             self._segments[-1].header._replace(version=VERSION) if self._segments else None
         )
         self._is_closed = False
+        self._beside: Writer | None = None
+        self._waiting: Final = WaitingWriter(files)
+        self._begun: dict[int, Appending] = {}
+        """The append that was begun, by its first sequence, until somebody waits for its end."""
         self._next = opened.next_sequence
         self.last_time = opened.last_time
         """The time of the last append."""
@@ -132,6 +152,10 @@ class EventLog:
         """Return the size of the log in bytes."""
         return sum(segment.extent.end for segment in self._segments)
 
+    def write_beside(self) -> None:
+        """Make appends that somebody else writes possible, where the system has what that takes."""
+        self._beside = self._beside or self._files.writer()
+
     # --- appending ---------------------------------------------------------------------------
 
     def next_append(self) -> tuple[int, float]:
@@ -148,50 +172,96 @@ class EventLog:
 
         `time` is what `next_append` has returned since the last one.
         """
-        with self._writing:
+        appending: Appending | None = None
+        self._writing.acquire()
+        try:
             active = self._active
             if active is None or active.is_dirty or active.is_spent or self._is_closed:
                 active = self._writable(time)
             if active.segment.extent.end >= self._segment_bytes:
                 active = self._begin(time)
-            if not records:
-                return range(self._next, self._next)
-            segment, files = active.segment, self._files
-            first, end = self._next, segment.extent.end
-            self.last_time = self.next_append()[1] if time is None else time
-            data, starts = encode(records, first, self.last_time, segment.header.mark)
-            active.is_dirty, action, begun = True, "writing", perf_counter()
-            try:
-                if end + len(data) > active.size:
-                    active.make_room(end + len(data))
-                written = files.pwrite(active.file, data, end)
-                if written < len(data):
-                    write_all(files, active.file, data[written:], end + written)
-                action = "bringing what was written to the disk"
-                files.sync_data(active.file)
-            except OSError as error:
+            if records:
+                appending = self.begin(records, time, active=active)
+        finally:
+            if appending is None:
+                self._writing.release()
+        return range(self._next, self._next) if appending is None else self.end(appending)
+
+    def begin(
+        self,
+        records: Sequence[NewRecord],
+        time: float | None = None,
+        *,
+        active: _Active | None = None,
+    ) -> Appending | None:
+        """Begin an append that is written beside the caller; None if that takes more than writing.
+
+        Then `append` has to do it. Nothing else can be appended before `end`. `active` is given by
+        `append`, which has made sure of all that it takes, and is to wait for the disk.
+        """
+        beside: Writer | None = None
+        if active is None:
+            active, beside = self._active, self._beside
+            if beside is None or active is None or not self._writing.acquire(blocking=False):
+                return None
+        appending: Appending | None = None
+        try:
+            segment, offset = active.segment, active.segment.extent.end
+            if time is None:
+                # As `next_append`, without a call: this is on the way of every publication.
+                now, last = self._clock(), self.last_time
+                time = now if now > last else math.nextafter(last, math.inf)
+            data, starts = encode(records, self._next, time, segment.header.mark)
+            end = offset + len(data)
+            if beside is None and end > active.size:
+                active.make_room(end)
+            if beside is None or (
+                active is self._active
+                and not (active.is_dirty or active.is_spent or self._is_closed)
+                and offset < self._segment_bytes
+                and end <= active.size
+                and len(data) <= beside.max_bytes
+            ):
+                stop, file, count = self._next + len(records), -1, b""
+                if self._count is not None:
+                    number = COUNT.pack(stop - 1)
+                    file, count = self._count.file, number + CRC.pack(zlib.crc32(number))
+                self.last_time, active.is_dirty = time, True
+                writer, begun = beside or self._waiting, self._monotonic()
+                writer.begin(active.file, data, offset, file, count)
+                first = self._next
+                appending = Appending(active, writer, begun, first, stop, offset, data, starts)
+                self._begun[first] = appending
+            return appending
+        finally:
+            if beside is not None and appending is None:
+                self._writing.release()
+
+    def end(self, appending: Appending) -> range:
+        """Wait for the end of an append that was begun, and return its sequences."""
+        active, writer, begun, first, stop, offset, data, starts = appending
+        if self._begun.pop(first, None) is None:
+            raise StorageError(self._folder, "the log is closed")
+        try:
+            error, segment = writer.end(), active.segment
+            self.last_seconds = self._monotonic() - begun
+            if error is not None:
+                is_spent = writer.is_written
+                action = "bringing what was written to the disk" if is_spent else "writing"
                 refused = refusal(segment.path, action, error)
-                is_spent = action != "writing"
                 # Zeros that could not be written are there nevertheless, as room.
                 refused.is_outcome_known = self._is_cleaned_up(
                     active, is_spent=is_spent, may_be_whole=is_spent or data.endswith(b"\0")
                 )
                 raise refused from error
-            finally:
-                self.last_seconds = perf_counter() - begun
             active.is_dirty = False
-            if end + len(data) >= segment.offsets.next_noted:
-                segment.offsets.note_group(first, end, starts)
-            self._next = first + len(records)
-            segment.extent = Extent(end + len(data), self._next)
-            if self._count is not None:
-                # Evidence only, and not a call: this is on the way of every publication.
-                number = COUNT.pack(self._next - 1)
-                try:  # noqa: SIM105 - `suppress` is three calls
-                    files.pwrite(self._count.file, number + CRC.pack(zlib.crc32(number)), 0)
-                except OSError:
-                    pass
-            return range(first, self._next)
+            if offset + len(data) >= segment.offsets.next_noted:
+                segment.offsets.note_group(first, offset, starts)
+            self._next = stop
+            segment.extent = Extent(offset + len(data), stop)
+        finally:
+            self._writing.release()
+        return range(first, stop)
 
     def _writable(self, time: float | None) -> _Active:
         """Return a segment without remains of a failed append, a new one if need be."""
@@ -388,8 +458,15 @@ class EventLog:
 
     def close(self) -> None:
         """Close the files; nothing is lost otherwise."""
+        for appending in [*self._begun.values()]:
+            # Whoever began it was cancelled.
+            with suppress(StorageError):
+                self.end(appending)
         with self._writing:
             self._is_closed = True
+            if self._beside is not None:
+                self._beside.close()
+                self._beside = None
             if self._active is not None:
                 self._active.close()
                 self._active = None

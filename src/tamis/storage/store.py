@@ -128,6 +128,7 @@ class Storage:
                 clock=clock.time,
                 files=files,
                 random=random,
+                monotonic=clock.monotonic,
             )
             opened.callback(self.log.close)
             if removed_below is None:

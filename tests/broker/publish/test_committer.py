@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -94,6 +95,7 @@ class Publishing:
             max_waiting=2,
             fan_out=FanOut(),
             health=Health(),
+            clock=time.monotonic,
         )
 
     async def publish(self, sequence: int, *numbers: int) -> tuple[int, int | None]:

@@ -227,7 +227,8 @@ async def test_a_name_with_a_waiting_publication_is_not_forgotten(tmp_path: Path
             may_go_on.wait(10)
             return append(records, time)
 
-        with patch.object(log, "append", append_slowly):
+        nobody = patch.object(log, "_beside", None)
+        with patch.object(log, "append", append_slowly), nobody:
             before = asyncio.create_task(ann.session.publish([b'{"n":0}']))
             await eventually_async(begun.is_set)
             repeated = asyncio.create_task(ann.outcome(1))

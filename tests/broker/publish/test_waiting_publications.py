@@ -18,12 +18,19 @@ from broker.authorization_fixture import broker_fixture, run_async
 from tamis.broker import Session
 from tamis.broker.publish import publishers
 from tamis.errors import RefusedError
+from tamis.ports import SystemFiles
 from tamis.protocol import Hello, Publish
 from tamis.storage import EventLog
 from waiting import eventually_async, let_others_run
 
 POLICY = "[roles.user]\nsee = true\npublish = true\n[roles.root]\nadmin = true\n"
 WITHOUT_PUBLISHING = "[roles.user]\nsee = true\n[roles.root]\nadmin = true\n"
+
+
+@pytest.fixture(autouse=True)
+def nobody_writes_beside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that is stored goes through `EventLog.append`."""
+    monkeypatch.setattr(SystemFiles, "writer", lambda _: None)
 
 
 class SlowDisk:

@@ -11,6 +11,8 @@ from collections import deque
 from math import inf
 from typing import Generic, TypeVar
 
+from tamis.prompt_waiter import PromptWaiter
+
 T = TypeVar("T")
 
 
@@ -66,8 +68,8 @@ class TurnQueue(Generic[T]):
         self._turns = Turns()
         """Of those who wait for room."""
         self._has_room = asyncio.Event()
-        self._reader: asyncio.Future[None] | None = None
-        """Done when there is something for a reader that waits."""
+        self._reader: PromptWaiter | None = None
+        """What the reader waits for."""
         self._unfinished = 0
         self._is_finished = asyncio.Event()
         self._is_finished.set()
@@ -76,14 +78,22 @@ class TurnQueue(Generic[T]):
         """Return how much waits."""
         return len(self.waiting)
 
-    def put_now(self, item: T, *, has_turn: bool = False) -> bool:
-        """Add something if there is room, and nobody else waits for it; return whether it did."""
+    def put_now(self, item: T, *, has_turn: bool = False, is_urgent: bool = False) -> bool:
+        """Add something if there is room, and nobody else waits for it; return whether it did.
+
+        The reader takes it in the next turn of the event loop, so that more can come; if it is
+        urgent, at once, unless a task calls.
+        """
         if len(self.waiting) >= self._max_waiting or (self._turns.is_taken and not has_turn):
             return False
         self.waiting.append(item)
         self._unfinished += 1
-        if self._reader is not None and not self._reader.done():
-            self._reader.set_result(None)
+        if (reader := self._reader) is not None:
+            self._reader = None
+            if is_urgent:
+                reader.wake()
+            else:
+                reader.wake_later()
         return True
 
     async def put(self, item: T) -> None:
@@ -99,7 +109,7 @@ class TurnQueue(Generic[T]):
     async def get(self) -> T:
         """Return the next one, once there is one."""
         while not self.waiting:
-            self._reader = asyncio.get_running_loop().create_future()
+            self._reader = PromptWaiter()
             await self._reader
         if self._turns.is_taken:
             self._has_room.set()

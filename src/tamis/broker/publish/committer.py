@@ -6,6 +6,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
 from zlib import crc32
@@ -34,6 +35,10 @@ HOPE_SECONDS: Final = 5.0
 MAX_EVENTS_PER_COMMIT: Final = 4_096
 # So few events are matched while the disk is busy with them, and more in a thread.
 MAX_EVENTS_AHEAD: Final = 4
+# A disk that was this quick is waited for on the event loop if there is little to do: the last
+# commit was so many times as long ago as it took. So the loop waits a fifth of its time at most.
+MAX_SECONDS_AWAITED: Final = 0.0005
+PAUSES_PER_WAIT: Final = 4
 
 
 class Author(Protocol):
@@ -129,8 +134,12 @@ class Committer:
         max_waiting: int,
         fan_out: FanOut,
         health: Health,
+        clock: Callable[[], float],
     ) -> None:
         self._health = health
+        self._clock = clock
+        self._quiet_from = -inf
+        """When there is little to do again: what comes then is stored at once, and waited for."""
         self._log = log
         self._fan_out = fan_out
         self._executor = executor
@@ -169,7 +178,8 @@ class Committer:
             numbering.waiting[publisher] = numbering.waiting.get(publisher, 0) + 1
         waiting[author.owner] = waiting.get(author.owner, 0) + len(payloads)
         try:
-            if not self._waiting.put_now(publication):
+            is_quiet = len(payloads) <= MAX_EVENTS_AHEAD and self._clock() >= self._quiet_from
+            if not self._waiting.put_now(publication, is_urgent=is_quiet):
                 await self._waiting.put(publication)
         except asyncio.CancelledError:
             self._drop(publication)
@@ -255,7 +265,7 @@ class Committer:
         """Write publications until cancelled or failed; then refuse what is left."""
         batch: list[Publication] = []
         log, cache, seconds = self._log, self._event_cache, self._metrics.commit_seconds
-        matcher = cache.matcher
+        matcher, clock = cache.matcher, self._clock
         try:
             while True:
                 batch, size = [], 0
@@ -268,29 +278,48 @@ class Committer:
                     elif await self._must_wait(given, batch):
                         break
                 accepted = self._accept(batch)
-                events, found = list[StoredEvent](), None
+                events, found, appending = list[StoredEvent](), None, None
                 try:
                     if accepted.events:
-                        # Nobody else appends, so these are their sequences and their time.
-                        next_, time = log.next_append()
                         records = [*map(_RECORD, accepted.events)]
                         is_small = len(records) <= MAX_EVENTS_AHEAD
-                        store = self._executor.begin if is_small else self._executor.submit
-                        stored = store(log.append, records, time)
-                        # The rest while the disk is busy.
-                        events = [
-                            StoredEvent(sequence, time, *record[:2], payload, owner, record.origin)
-                            for sequence, (record, payload, owner) in enumerate(
-                                accepted.events, next_
-                            )
-                        ]
-                        if is_small:
-                            matcher.match_ahead(events)
+                        is_quiet = is_small and clock() >= self._quiet_from
+                        if is_quiet and log.last_seconds <= MAX_SECONDS_AWAITED:
+                            appending = log.begin(records)
+                        # Nobody else appends, so these are their sequences and their time.
+                        if appending is None:
+                            next_, time = log.next_append()
+                            store = self._executor.begin if is_small else self._executor.submit
+                            stored = store(log.append, records, time)
+                        else:
+                            next_, time = appending.first, log.last_time
                         try:
-                            if (await stored).start != next_:
+                            # The rest while the disk is busy.
+                            events = [
+                                StoredEvent(
+                                    sequence, time, *record[:2], payload, owner, record.origin
+                                )
+                                for sequence, (record, payload, owner) in enumerate(
+                                    accepted.events, next_
+                                )
+                            ]
+                            if is_small:
+                                matcher.match_ahead(events)
+                            if appending is not None:
+                                # To hear of it in another turn would take half as long again.
+                                is_stored = appending.writer.is_stored(MAX_SECONDS_AWAITED)
+                                begun, appending = appending, None
+                                if is_stored:
+                                    log.end(begun)
+                                else:
+                                    await self._executor.run(log.end, begun)
+                            elif (await stored).start != next_:
                                 raise RuntimeError("somebody else has appended to the log")
                         finally:
                             found, matcher.ahead = matcher.ahead, None
+                            if appending is not None:
+                                # The program ends. Nothing else can be appended before.
+                                self._executor.submit(log.end, appending)
                 except StorageError as error:
                     self._note_failure(error, accepted.publications)
                 else:
@@ -317,6 +346,7 @@ class Committer:
                     seconds.counts[bisect_left(seconds.bounds, log.last_seconds)] += 1
                     seconds.sum += log.last_seconds
                 self._waiting.finish(len(batch))
+                self._quiet_from = clock() + log.last_seconds * PAUSES_PER_WAIT
         finally:
             self._end(batch)
 

@@ -1,0 +1,109 @@
+"""A thread that writes to files and syncs them, and never needs the interpreter's lock.
+
+A thread of Python needs that lock before it can write, and before anybody hears that it has: it and
+the event loop take turns, and each turn takes as long as a third of a sync. This one runs a kernel,
+and is asked and answers through eventfds.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+from contextlib import suppress
+from math import ceil
+from threading import Thread
+from typing import Any, Final
+
+import numpy as np
+from numba.core.errors import NumbaError
+
+from tamis.bindings import IS_COMPILED
+
+MAX_BYTES: Final = 64 * 1024
+_MAX_COUNT_BYTES: Final = 16
+
+
+class DiskWriter:
+    """Does what `ports.Writer` says, with the calls of Linux."""
+
+    max_bytes: Final = MAX_BYTES
+
+    def __init__(self) -> None:
+        from tamis.disk_kernels import REQUEST_WORDS, write_when_asked  # noqa: PLC0415
+
+        self._request = np.zeros(REQUEST_WORDS, np.int64)
+        data, count = np.zeros(MAX_BYTES, np.uint8), np.zeros(_MAX_COUNT_BYTES, np.uint8)
+        # Python's own views are quicker to write to.
+        arrays: tuple[Any, ...] = (self._request, data, count)
+        self._words, self._data, self._count = (memoryview(one) for one in arrays)
+        self._ask = os.eventfd(0, os.EFD_CLOEXEC)
+        self._answer = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._poll = select.poll()
+        self._poll.register(self._answer, select.POLLIN)
+        self._has_answer = True
+        work: Callable[[], Any] = lambda: write_when_asked(  # noqa: E731
+            self._request, data, count, self._ask, self._answer
+        )
+        # Compile it, or find that this is impossible, before anybody waits for it.
+        self._ask_last()
+        work()
+        self._words[0] = 0
+        self._thread = Thread(target=work, name="tamis-disk", daemon=True)
+        self._thread.start()
+
+    def begin(
+        self, file: int, data: bytes, offset: int, count_file: int = -1, count: bytes = b""
+    ) -> None:
+        """Begin to write and to sync; once that is done, write a count at the start of a file."""
+        words, size = self._words, len(data)
+        words[1], words[2], words[3], words[4], words[5] = (
+            file,
+            size,
+            offset,
+            count_file,
+            len(count),
+        )
+        self._data[:size] = data
+        self._count[: len(count)] = count
+        self._has_answer = False
+        os.eventfd_write(self._ask, 1)
+
+    def is_stored(self, seconds: float) -> bool:
+        """Wait for so long at most; return whether everything is stored."""
+        if not self._has_answer and self._poll.poll(ceil(seconds * 1_000)):
+            os.eventfd_read(self._answer)
+            self._has_answer = True
+        return self._has_answer and not self._words[6]
+
+    def end(self) -> OSError | None:
+        """Wait for the end; return what went wrong."""
+        while not self._has_answer:
+            self.is_stored(1.0)
+        number = int(self._words[7])
+        return OSError(number, os.strerror(number)) if self._words[6] else None
+
+    @property
+    def is_written(self) -> bool:
+        """Whether everything was written, so that an error is one of the sync."""
+        return bool(self._words[6] != 1)
+
+    def close(self) -> None:
+        """End the thread."""
+        self.end()
+        self._ask_last()
+        self._thread.join()
+        os.close(self._ask)
+        os.close(self._answer)
+
+    def _ask_last(self) -> None:
+        self._words[0] = 1
+        os.eventfd_write(self._ask, 1)
+
+
+def disk_writer() -> DiskWriter | None:
+    """Return a writer; None where the system or Numba lacks what it needs."""
+    if IS_COMPILED and hasattr(os, "eventfd"):
+        with suppress(NumbaError, OSError):
+            return DiskWriter()
+    return None
