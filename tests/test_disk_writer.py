@@ -54,7 +54,7 @@ def outcome(writer: Writer) -> tuple[int | None, bool]:
 
 
 def test_it_does_what_plain_python_does(writer: DiskWriter, tmp_path: Path) -> None:
-    plain, rng = WaitingWriter(SYSTEM_FILES), Random(7)
+    plain, rng = WaitingWriter(SYSTEM_FILES, time.monotonic), Random(7)
     ours, theirs = Files(tmp_path / "ours"), Files(tmp_path / "theirs")
     outcomes = set()
     for number in range(1_500):
@@ -68,6 +68,7 @@ def test_it_does_what_plain_python_does(writer: DiskWriter, tmp_path: Path) -> N
             one.begin(file, data, offset, count_file, b"%012d" % number)
         assert writer.is_stored(10) == plain.is_stored(10)
         assert outcome(writer) == outcome(plain), (which, len(data))
+        assert 0 < writer.seconds < 10
         outcomes.add((which, *outcome(writer)))
         assert ours.count_path.read_bytes() == theirs.count_path.read_bytes()
         assert os.fstat(ours.file).st_size == os.fstat(theirs.file).st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import time
 from typing import Any, Final
 
 import numpy as np
@@ -13,13 +14,16 @@ from tamis.jit import kernel
 
 # What is asked for, what came of it, and room for the eight bytes of an eventfd.
 IS_LAST, FILE, SIZE, OFFSET, COUNT_FILE, COUNT_SIZE, STAGE, ERROR, BELL = range(9)
-REQUEST_WORDS: Final = 9
+BEGUN, ENDED = 9, 11
+REQUEST_WORDS: Final = 13
+"""The last four are the times of the begin and of the end, in seconds and nanoseconds."""
 # How far it came.
 DONE, IN_WRITE, IN_SYNC = range(3)
 
 _WORD_BYTES: Final = 8
 _INTERRUPTED: Final = errno.EINTR
 _NOTHING_WRITTEN: Final = errno.EIO
+_MONOTONIC: Final = time.CLOCK_MONOTONIC
 
 _transfer: Final = types.int64(types.int32, types.uintp, types.uintp)
 _read: Final[Any] = types.ExternalFunction("read", _transfer)
@@ -28,6 +32,9 @@ _pwrite: Final[Any] = types.ExternalFunction(
     "pwrite", types.int64(types.int32, types.uintp, types.uintp, types.int64)
 )
 _fdatasync: Final[Any] = types.ExternalFunction("fdatasync", types.int32(types.int32))
+_clock_gettime: Final[Any] = types.ExternalFunction(
+    "clock_gettime", types.int32(types.int32, types.uintp)
+)
 _errno_location: Final[Any] = types.ExternalFunction(
     "__errno_location",
     types.CPointer(types.int32)(),  # type: ignore[no-untyped-call]
@@ -50,6 +57,7 @@ def write_when_asked(
                 return
         if request[IS_LAST]:
             return
+        _clock_gettime(_MONOTONIC, request.ctypes.data + BEGUN * _WORD_BYTES)
         request[STAGE] = request[ERROR] = written = 0
         while written < request[SIZE]:
             more = _pwrite(
@@ -66,6 +74,7 @@ def write_when_asked(
                 break
         if request[STAGE] == DONE and _fdatasync(request[FILE]) < 0:
             request[STAGE], request[ERROR] = IN_SYNC, carray(_errno_location(), 1)[0]
+        _clock_gettime(_MONOTONIC, request.ctypes.data + ENDED * _WORD_BYTES)
         if request[STAGE] == DONE and request[COUNT_FILE] >= 0:
             # Evidence only: everything is correct without it.
             _pwrite(request[COUNT_FILE], count.ctypes.data, request[COUNT_SIZE], 0)

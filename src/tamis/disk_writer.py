@@ -84,6 +84,12 @@ class DiskWriter:
         return OSError(number, os.strerror(number)) if self._words[6] else None
 
     @property
+    def seconds(self) -> float:
+        """How long it was written and synced."""
+        begun, begun_ns, ended, ended_ns = self._words[9:]
+        return float(ended - begun + (ended_ns - begun_ns) * 1e-9)
+
+    @property
     def is_written(self) -> bool:
         """Whether everything was written, so that an error is one of the sync."""
         return bool(self._words[6] != 1)

@@ -311,6 +311,10 @@ class Writer(Protocol):
     def is_written(self) -> bool:
         """Return whether everything was written, so that an error is one of the sync."""
 
+    @property
+    def seconds(self) -> float:
+        """Return how long it was written and synced."""
+
     def begin(self, file: int, data: bytes, offset: int, count_file: int, count: bytes) -> None:
         """Begin to write and to sync; once that is done, write a count at the start of a file.
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from threading import Lock
+from time import monotonic
 from typing import Any
 
 from tamis.broker.publish.event_cache import EventCache
@@ -78,7 +79,7 @@ class Power(SystemFiles):
     sync_data = sync  # type: ignore[assignment]
 
     def writer(self) -> Writer:
-        return ThreadedWriter(self)
+        return ThreadedWriter(self, monotonic)
 
     def _end(self, path: str) -> int:
         # It was closed properly, if nothing was written since: then nothing follows the events.

@@ -119,8 +119,8 @@ class BrokerProcess:
         """Look at the log after each append, also if the event loop has waited for it."""
         end = log.end
 
-        def watched_end(appending: Appending) -> range:
-            found = end(appending)
+        def watched_end(appending: Appending, *, waits: bool = True) -> range | None:
+            found = end(appending, waits=waits)
             self.world.checker.after_work(self, "commit")
             return found
 

@@ -15,7 +15,8 @@ class LateWriter(WaitingWriter):
     """Writes at once, when it is asked whether it has, or not before it has to."""
 
     def __init__(self, files: Files, rng: Random) -> None:
-        super().__init__(files)
+        # Decisions that depend on it must not depend on this machine.
+        super().__init__(files, lambda: 0.0)
         self._rng = rng
         self._work: Callable[[], None] | None = None
 

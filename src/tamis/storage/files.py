@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock
@@ -49,15 +50,19 @@ class WaitingWriter:
 
     max_bytes: Final = sys.maxsize
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: Files, monotonic: Callable[[], float]) -> None:
         self._files = files
+        self._monotonic = monotonic
         self._error: OSError | None = None
+        self.seconds = 0.0
+        """How long it was written and synced."""
         self.is_written = True
         """Whether everything was written, so that an error is one of the sync."""
 
     def begin(self, file: int, data: bytes, offset: int, count_file: int, count: bytes) -> None:
         """Write and sync, then write a count at the start of a file, if there is one."""
         self.is_written, self._error, pwrite = False, None, self._files.pwrite
+        begun = self._monotonic()
         try:
             written = pwrite(file, data, offset)
             if written < len(data):
@@ -66,11 +71,11 @@ class WaitingWriter:
             self._files.sync_data(file)
         except OSError as error:
             self._error = error
-        else:
-            if count_file >= 0:
-                # Evidence only: everything is correct without it.
-                with suppress(OSError):
-                    pwrite(count_file, count, 0)
+        self.seconds = self._monotonic() - begun
+        if self._error is None and count_file >= 0:
+            # Evidence only: everything is correct without it.
+            with suppress(OSError):
+                pwrite(count_file, count, 0)
 
     def is_stored(self, _seconds: float) -> bool:
         """Return whether everything is written and synced."""

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
-from threading import Lock
+from threading import RLock
 from time import perf_counter
 from typing import Final, NamedTuple
 
@@ -56,7 +56,6 @@ class Appending(NamedTuple):
 
     active: _Active
     writer: Writer
-    begun: float
     first: int
     stop: int
     """The sequence after the last one."""
@@ -85,7 +84,6 @@ class EventLog:
         random: RandomBytes = system_random,
         monotonic: Callable[[], float] = perf_counter,
     ) -> None:
-        self._monotonic = monotonic
         self._folder: Final = folder
         self._segment_bytes = segment_bytes
         self._clock = clock
@@ -93,7 +91,7 @@ class EventLog:
         self._random = random
         self._pool = FilePool(files)
         self._count = count
-        self._writing = Lock()
+        self._writing = RLock()
         try:
             make_folder(files, folder)
             opened = open_log(
@@ -112,7 +110,7 @@ class EventLog:
         )
         self._is_closed = False
         self._beside: Writer | None = None
-        self._waiting: Final = WaitingWriter(files)
+        self._waiting: Final = WaitingWriter(files, monotonic)
         self._begun: dict[int, Appending] = {}
         """The append that was begun, by its first sequence, until somebody waits for its end."""
         self._next = opened.next_sequence
@@ -172,20 +170,17 @@ class EventLog:
 
         `time` is what `next_append` has returned since the last one.
         """
-        appending: Appending | None = None
-        self._writing.acquire()
-        try:
+        with self._writing:
+            if self._begun:
+                self._end_begun()
             active = self._active
             if active is None or active.is_dirty or active.is_spent or self._is_closed:
                 active = self._writable(time)
             if active.segment.extent.end >= self._segment_bytes:
                 active = self._begin(time)
-            if records:
-                appending = self.begin(records, time, active=active)
-        finally:
-            if appending is None:
-                self._writing.release()
-        return range(self._next, self._next) if appending is None else self.end(appending)
+            appending = self.begin(records, time, active=active) if records else None
+            found = None if appending is None else self.end(appending)
+            return range(self._next, self._next) if found is None else found
 
     def begin(
         self,
@@ -196,15 +191,17 @@ class EventLog:
     ) -> Appending | None:
         """Begin an append that is written beside the caller; None if that takes more than writing.
 
-        Then `append` has to do it. Nothing else can be appended before `end`. `active` is given by
+        Then `append` has to do it. Nothing else is appended before `end`. `active` is given by
         `append`, which has made sure of all that it takes, and is to wait for the disk.
         """
         beside: Writer | None = None
         if active is None:
             active, beside = self._active, self._beside
-            if beside is None or active is None or not self._writing.acquire(blocking=False):
+            if active is None or beside is None:
                 return None
-        appending: Appending | None = None
+        # `append` has the lock already, and takes it once more.
+        if not self._writing.acquire(blocking=False):
+            return None
         try:
             segment, offset = active.segment, active.segment.extent.end
             if time is None:
@@ -215,36 +212,42 @@ class EventLog:
             end = offset + len(data)
             if beside is None and end > active.size:
                 active.make_room(end)
-            if beside is None or (
+            if beside is not None and not (
                 active is self._active
+                and not self._begun
                 and not (active.is_dirty or active.is_spent or self._is_closed)
                 and offset < self._segment_bytes
                 and end <= active.size
                 and len(data) <= beside.max_bytes
             ):
-                stop, file, count = self._next + len(records), -1, b""
-                if self._count is not None:
-                    number = COUNT.pack(stop - 1)
-                    file, count = self._count.file, number + CRC.pack(zlib.crc32(number))
-                self.last_time, active.is_dirty = time, True
-                writer, begun = beside or self._waiting, self._monotonic()
-                writer.begin(active.file, data, offset, file, count)
-                first = self._next
-                appending = Appending(active, writer, begun, first, stop, offset, data, starts)
-                self._begun[first] = appending
+                return None
+            stop, file, count = self._next + len(records), -1, b""
+            if self._count is not None:
+                number = COUNT.pack(stop - 1)
+                file, count = self._count.file, number + CRC.pack(zlib.crc32(number))
+            self.last_time, active.is_dirty = time, True
+            writer = beside or self._waiting
+            writer.begin(active.file, data, offset, file, count)
+            first = self._next
+            appending = Appending(active, writer, first, stop, offset, data, starts)
+            self._begun[first] = appending
             return appending
         finally:
-            if beside is not None and appending is None:
-                self._writing.release()
+            self._writing.release()
 
-    def end(self, appending: Appending) -> range:
-        """Wait for the end of an append that was begun, and return its sequences."""
-        active, writer, begun, first, stop, offset, data, starts = appending
-        if self._begun.pop(first, None) is None:
-            raise StorageError(self._folder, "the log is closed")
+    def end(self, appending: Appending, *, waits: bool = True) -> range | None:
+        """Wait for the end of an append that was begun, and return its sequences.
+
+        With `waits=False`, return None where somebody else has to be waited for.
+        """
+        active, writer, first, stop, offset, data, starts = appending
+        if not self._writing.acquire(blocking=waits):
+            return None
         try:
+            if self._begun.pop(first, None) is None:
+                raise StorageError(self._folder, "the log is closed")
             error, segment = writer.end(), active.segment
-            self.last_seconds = self._monotonic() - begun
+            self.last_seconds = writer.seconds
             if error is not None:
                 is_spent = writer.is_written
                 action = "bringing what was written to the disk" if is_spent else "writing"
@@ -262,6 +265,12 @@ class EventLog:
         finally:
             self._writing.release()
         return range(first, stop)
+
+    def _end_begun(self) -> None:
+        """Wait for an append that somebody has begun, and was cancelled before its end."""
+        for appending in [*self._begun.values()]:
+            with suppress(StorageError):
+                self.end(appending)
 
     def _writable(self, time: float | None) -> _Active:
         """Return a segment without remains of a failed append, a new one if need be."""
@@ -412,7 +421,7 @@ class EventLog:
     ) -> int:
         """Return the first sequence of the oldest segment within the limits."""
         with self._writing:
-            if max_age is not None and self._is_to_be_closed(max_age):
+            if max_age is not None and not self._begun and self._is_to_be_closed(max_age):
                 # Closing can wait if the disk is full; removing cannot.
                 with suppress(StorageError):
                     self._begin()
@@ -458,11 +467,8 @@ class EventLog:
 
     def close(self) -> None:
         """Close the files; nothing is lost otherwise."""
-        for appending in [*self._begun.values()]:
-            # Whoever began it was cancelled.
-            with suppress(StorageError):
-                self.end(appending)
         with self._writing:
+            self._end_begun()
             self._is_closed = True
             if self._beside is not None:
                 self._beside.close()

@@ -131,3 +131,36 @@ async def test_nobody_waits_for_room_in_a_queue_that_is_closed() -> None:
     await asyncio.wait_for(asyncio.gather(*waiting), 10)
     assert queue.put_now(9)
     assert [*queue.waiting] == [2, 3, 4, 5, 6, 7, 8, 9]
+
+
+@run_async
+async def test_what_is_urgent_is_taken_at_once_and_the_rest_in_the_next_turn() -> None:
+    queue, taken = TurnQueue[int](5), list[int]()
+
+    async def take() -> None:
+        while True:
+            taken.append(await queue.get())
+
+    task, loop = asyncio.create_task(take()), asyncio.get_running_loop()
+    seen: list[list[int]] = []
+
+    def put(number: int, *, is_urgent: bool) -> None:
+        assert queue.put_now(number, is_urgent=is_urgent)
+        seen.append([*taken])
+
+    await asyncio.sleep(0)
+    # Not inside of another task: it cannot be resumed there.
+    assert queue.put_now(1, is_urgent=True)
+    assert not taken
+    await asyncio.sleep(0)
+    loop.call_soon(lambda: put(2, is_urgent=False))
+    await let_others_run()
+    loop.call_soon(lambda: put(3, is_urgent=True))
+    await let_others_run()
+    assert seen == [[1], [1, 2, 3]]
+    assert taken == [1, 2, 3]
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    # Whoever was waiting has gone; nothing is lost with it.
+    assert queue.put_now(4, is_urgent=True)
+    assert await queue.get() == 4

@@ -6,7 +6,7 @@ import asyncio
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +21,9 @@ from tamis.broker.publish.payloads import Payload, PayloadDecoder
 from tamis.broker.publish.publishers import FanOut, Numbering
 from tamis.errors import RefusedError
 from tamis.events import EventLimits
-from tamis.ports import SystemFiles, ThreadExecutor
-from tamis.storage import Storage
+from tamis.ports import SystemFiles, ThreadExecutor, Writer
+from tamis.storage import EventLog, Storage
+from tamis.storage.files import WaitingWriter
 
 THREADS = ThreadExecutor("test")
 DECODER = PayloadDecoder(None, EventLimits(), is_total=False)
@@ -156,3 +157,76 @@ def test_publications_are_stored_in_the_order_in_which_they_came(tmp_path: Path)
         publishing = Publishing(store)
         asyncio.run(work(publishing))
     assert [stored.sequence for stored in publishing.passed] == list(range(1, 200))
+
+
+class LateFiles(SystemFiles):
+    """Files with a writer that is late, or fails, on request."""
+
+    def __init__(self) -> None:
+        self.is_late = False
+        self.is_full = False
+        self.begun = 0
+
+    def pwrite(self, file: int, data: bytes | memoryview, offset: int, /) -> int:  # type: ignore[override]
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return os.pwrite(file, data, offset)
+
+    def writer(self) -> Writer:
+        files = self
+
+        class OnRequest(WaitingWriter):
+            def begin(self, *given: Any) -> None:
+                files.begun += 1
+                super().begin(*given)
+
+            def is_stored(self, seconds: float) -> bool:
+                return not files.is_late and super().is_stored(seconds)
+
+        return OnRequest(self, time.monotonic)
+
+
+def test_the_loop_waits_for_a_quick_disk_if_there_is_little_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = LateFiles()
+    monkeypatch.setattr("tamis.broker.publish.committer.MAX_SECONDS_AWAITED", 10.0)
+
+    async def work(publishing: Publishing, log: EventLog) -> None:
+        running = asyncio.create_task(publishing.committer.run())
+        committer = publishing.committer
+        # The first one begins a segment, which is more than writing.
+        assert await publishing.publish(1, 1) == (0, 1)
+        assert files.begun == 0
+        for number, late in ((2, False), (3, True), (4, False)):
+            files.is_late = late
+            committer._quiet_from = 0.0
+            assert await publishing.publish(number, number) == (0, number)
+            assert files.begun == number - 1
+        # So soon after the last one, others may come that are stored together.
+        committer._quiet_from = time.monotonic() + 60
+        assert await publishing.publish(5, 5) == (0, 5)
+        # Of a disk that fails nobody expects to be quick.
+        committer._quiet_from, files.is_full = 0.0, True
+        with pytest.raises(RefusedError, match="nothing was stored"):
+            await publishing.publish(6, 6)
+        files.is_full = False
+        assert await publishing.publish(6, 6) == (0, 6)
+        assert files.begun == 4
+        # A disk that was slow is not waited for.
+        committer._quiet_from, log.last_seconds = 0.0, 11.0
+        assert await publishing.publish(7, 7) == (0, 7)
+        assert files.begun == 4
+        assert [record.publisher_sequence for record in log.read(1, 100)] == [*range(1, 8)]
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    with Storage.open(tmp_path, files=files) as store:
+        store.log.write_beside()
+        asyncio.run(work_with(store, work))
+
+
+async def work_with(
+    store: Storage, work: Callable[[Publishing, EventLog], Awaitable[None]]
+) -> None:
+    await work(Publishing(store), store.log)

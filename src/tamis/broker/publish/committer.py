@@ -309,9 +309,7 @@ class Committer:
                                 # To hear of it in another turn would take half as long again.
                                 is_stored = appending.writer.is_stored(MAX_SECONDS_AWAITED)
                                 begun, appending = appending, None
-                                if is_stored:
-                                    log.end(begun)
-                                else:
+                                if not is_stored or log.end(begun, waits=False) is None:
                                     await self._executor.run(log.end, begun)
                             elif (await stored).start != next_:
                                 raise RuntimeError("somebody else has appended to the log")
