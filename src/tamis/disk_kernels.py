@@ -72,8 +72,10 @@ def write_when_asked(
             elif error != _INTERRUPTED:
                 request[STAGE], request[ERROR] = IN_WRITE, error
                 break
-        if request[STAGE] == DONE and _fdatasync(request[FILE]) < 0:
-            request[STAGE], request[ERROR] = IN_SYNC, carray(_errno_location(), 1)[0]
+        while request[STAGE] == DONE and _fdatasync(request[FILE]) < 0:
+            error = carray(_errno_location(), 1)[0]
+            if error != _INTERRUPTED:
+                request[STAGE], request[ERROR] = IN_SYNC, error
         _clock_gettime(_MONOTONIC, request.ctypes.data + ENDED * _WORD_BYTES)
         if request[STAGE] == DONE and request[COUNT_FILE] >= 0:
             # Evidence only: everything is correct without it.

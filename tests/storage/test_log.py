@@ -7,9 +7,11 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from threading import Thread
+from unittest.mock import patch
 
 import pytest
 
@@ -17,7 +19,9 @@ from storage.disk import Disk, files_no_longer_than
 from storage.samples import UNSYNCED, everything, frozen, new_records, one_file
 from tamis.errors import LimitError, StorageError, StorageFullError
 from tamis.ports import SystemFiles
-from tamis.storage import EventLog, NewRecord
+from tamis.storage import EventLog, NewRecord, records
+from tamis.storage import log as log_module
+from tamis.storage.files import WaitingWriter
 from tamis.storage.records import MAX_PAYLOAD_BYTES
 
 EVENT = NewRecord("p", 1, 2, b"x" * 50)
@@ -470,3 +474,46 @@ def test_a_clock_that_was_ahead_removes_nothing_too_early(tmp_path: Path) -> Non
     log.retain(max_age=7 * day, keep_from=100)
     assert log.first_sequence > 12
     log.close()
+
+
+def test_an_append_that_somebody_else_has_ended_ends_no_other(tmp_path: Path) -> None:
+    """Found by a reviewer: an earlier one, which had failed, was taken for one of its sequence."""
+    disk = Disk(tmp_path)
+    disk.writer = lambda: WaitingWriter(disk, lambda: 0.0)  # type: ignore[method-assign]
+    with closing(EventLog(tmp_path, files=disk)) as log:
+        log.write_beside()
+        log.append([NewRecord("", 0, 0, b"1")])
+        disk.plan = ["fail"]
+        first = log.begin([NewRecord("", 0, 0, b"2")])
+        assert first is not None
+        # It begins a segment, after what could not be synced.
+        log.append([])
+        log.append([NewRecord("", 0, 0, b"other 2")])
+        second = log.begin([NewRecord("", 0, 0, b"3")])
+        assert second is not None
+        with pytest.raises(StorageError, match="somebody else") as refused:
+            log.end(first)
+        assert not refused.value.is_outcome_known
+        assert log.end(second) == range(3, 4)
+        assert [one.payload for one in log.read(1, 9)] == [b"1", b"other 2", b"3"]
+
+
+def test_large_appends_are_not_encoded_for_somebody_who_is_held_up(tmp_path: Path) -> None:
+    with closing(EventLog(tmp_path)) as log:
+        log.write_beside()
+        log.append([NewRecord("", 0, 0, b"1")])
+        small, large = NewRecord("", 0, 0, b"x"), NewRecord("", 0, 0, b"x" * (1 << 20))
+        with patch.object(log_module, "encode", wraps=records.encode) as encode:
+            assert log.begin([large]) is None
+            assert not encode.called
+            appending = log.begin([small])
+            assert appending is not None
+            assert log.begin([small]) is None
+            assert log.end(appending) == range(2, 3)
+
+
+def test_a_closed_log_has_nobody_write_beside(tmp_path: Path) -> None:
+    log = EventLog(tmp_path)
+    log.close()
+    log.write_beside()
+    assert log._beside is None

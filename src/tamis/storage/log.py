@@ -111,8 +111,8 @@ class EventLog:
         self._is_closed = False
         self._beside: Writer | None = None
         self._waiting: Final = WaitingWriter(files, monotonic)
-        self._begun: dict[int, Appending] = {}
-        """The append that was begun, by its first sequence, until somebody waits for its end."""
+        self._begun: Appending | None = None
+        """The append that was begun, until somebody waits for its end."""
         self._next = opened.next_sequence
         self.last_time = opened.last_time
         """The time of the last append."""
@@ -152,7 +152,9 @@ class EventLog:
 
     def write_beside(self) -> None:
         """Make appends that somebody else writes possible, where the system has what that takes."""
-        self._beside = self._beside or self._files.writer()
+        with self._writing:
+            if self._beside is None and not self._is_closed:
+                self._beside = self._files.writer()
 
     # --- appending ---------------------------------------------------------------------------
 
@@ -171,7 +173,7 @@ class EventLog:
         `time` is what `next_append` has returned since the last one.
         """
         with self._writing:
-            if self._begun:
+            if self._begun is not None:
                 self._end_begun()
             active = self._active
             if active is None or active.is_dirty or active.is_spent or self._is_closed:
@@ -208,29 +210,37 @@ class EventLog:
                 # As `next_append`, without a call: this is on the way of every publication.
                 now, last = self._clock(), self.last_time
                 time = now if now > last else math.nextafter(last, math.inf)
-            data, starts = encode(records, self._next, time, segment.header.mark)
-            end = offset + len(data)
-            if beside is None and end > active.size:
-                active.make_room(end)
-            if beside is not None and not (
-                active is self._active
-                and not self._begun
-                and not (active.is_dirty or active.is_spent or self._is_closed)
-                and offset < self._segment_bytes
-                and end <= active.size
-                and len(data) <= beside.max_bytes
+            if beside is not None and (
+                active is not self._active
+                or self._begun is not None
+                or active.is_dirty
+                or active.is_spent
+                or self._is_closed
+                or offset >= self._segment_bytes
+                # Encoding much takes a while, for which the caller must not be held up.
+                or sum([len(record.payload) for record in records]) > beside.max_bytes
             ):
                 return None
+            data, starts = encode(records, self._next, time, segment.header.mark)
+            end = offset + len(data)
+            if beside is not None and (end > active.size or len(data) > beside.max_bytes):
+                return None
+            if end > active.size:
+                active.make_room(end)
             stop, file, count = self._next + len(records), -1, b""
             if self._count is not None:
                 number = COUNT.pack(stop - 1)
                 file, count = self._count.file, number + CRC.pack(zlib.crc32(number))
             self.last_time, active.is_dirty = time, True
             writer = beside or self._waiting
-            writer.begin(active.file, data, offset, file, count)
-            first = self._next
-            appending = Appending(active, writer, first, stop, offset, data, starts)
-            self._begun[first] = appending
+            appending = Appending(active, writer, self._next, stop, offset, data, starts)
+            # Before it is, so that it never is without anybody knowing.
+            self._begun = appending
+            try:
+                writer.begin(active.file, data, offset, file, count)
+            except BaseException:
+                self._begun = None
+                raise
             return appending
         finally:
             self._writing.release()
@@ -244,8 +254,11 @@ class EventLog:
         if not self._writing.acquire(blocking=waits):
             return None
         try:
-            if self._begun.pop(first, None) is None:
-                raise StorageError(self._folder, "the log is closed")
+            if self._begun is not appending:
+                ended = StorageError(self._folder, "somebody else has waited for this append")
+                ended.is_outcome_known = False
+                raise ended
+            self._begun = None
             error, segment = writer.end(), active.segment
             self.last_seconds = writer.seconds
             if error is not None:
@@ -268,9 +281,9 @@ class EventLog:
 
     def _end_begun(self) -> None:
         """Wait for an append that somebody has begun, and was cancelled before its end."""
-        for appending in [*self._begun.values()]:
+        if self._begun is not None:
             with suppress(StorageError):
-                self.end(appending)
+                self.end(self._begun)
 
     def _writable(self, time: float | None) -> _Active:
         """Return a segment without remains of a failed append, a new one if need be."""
@@ -421,7 +434,8 @@ class EventLog:
     ) -> int:
         """Return the first sequence of the oldest segment within the limits."""
         with self._writing:
-            if max_age is not None and not self._begun and self._is_to_be_closed(max_age):
+            is_free = self._begun is None
+            if max_age is not None and is_free and self._is_to_be_closed(max_age):
                 # Closing can wait if the disk is full; removing cannot.
                 with suppress(StorageError):
                     self._begin()

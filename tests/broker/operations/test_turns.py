@@ -148,11 +148,11 @@ async def test_what_is_urgent_is_taken_at_once_and_the_rest_in_the_next_turn() -
         assert queue.put_now(number, is_urgent=is_urgent)
         seen.append([*taken])
 
-    await asyncio.sleep(0)
+    await let_others_run()
     # Not inside of another task: it cannot be resumed there.
     assert queue.put_now(1, is_urgent=True)
     assert not taken
-    await asyncio.sleep(0)
+    await let_others_run()
     loop.call_soon(lambda: put(2, is_urgent=False))
     await let_others_run()
     loop.call_soon(lambda: put(3, is_urgent=True))
