@@ -47,7 +47,11 @@ class DiskWriter:
         )
         # Compile it, or find that this is impossible, before anybody waits for it.
         self._ask_last()
-        work()
+        try:
+            work()
+        except BaseException:
+            self._close_files()
+            raise
         self._words[0] = 0
         self._thread = Thread(target=work, name="tamis-disk", daemon=True)
         self._thread.start()
@@ -99,6 +103,9 @@ class DiskWriter:
         self.end()
         self._ask_last()
         self._thread.join()
+        self._close_files()
+
+    def _close_files(self) -> None:
         os.close(self._ask)
         os.close(self._answer)
 
