@@ -155,9 +155,11 @@ def step(name: str) -> Iterator[Callable[[str], None]]:
 
 
 def options(
-    title: str | None, arguments: Sequence[str] | None, **defaults: bool | int | tuple[int, ...]
+    title: str | None,
+    arguments: Sequence[str] | None,
+    **defaults: bool | int | tuple[int, ...] | None,
 ) -> argparse.Namespace:
-    """Read the command line: where results go, flags, numbers, and lists of numbers."""
+    """Read the command line: where results go, flags, numbers, lists of numbers, other folders."""
     parser = argparse.ArgumentParser(
         description=title, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -166,6 +168,9 @@ def options(
         option = f"--{name.replace('_', '-')}"
         if isinstance(default, bool):
             parser.add_argument(option, action="store_true")
+            continue
+        if default is None:
+            parser.add_argument(option, type=Path, metavar="FOLDER")
             continue
         several = default if isinstance(default, tuple) else None
         parser.add_argument(

@@ -1,7 +1,8 @@
 """The broker: `python -m benchmarks.broker [--many] [--beside] [--stalled] …`, or all parts.
 
 Real processes on the loopback interface: the broker, publishers and subscribers. The parts: with
-very many subscriptions (`--many`); beside other brokers (`--beside`); with a tenth of the
+very many subscriptions (`--many`); beside other brokers (`--beside`, and with
+`--earlier CHECKOUT` beside the Tamis of another checkout); with a tenth of the
 subscribers stalled (`--stalled`); restarting with very many (`--restart`); creating very many
 (`--install`); beside a client that abuses it (`--noisy`; `--abuses` are numbers from 1, and with
 `--noisy-equal` the abuser has the priority of the broker). Other brokers need
@@ -19,7 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from benchmarks import harness
-from benchmarks.broker import beside, install, many, noisy, restart, stalled
+from benchmarks.broker import beside, install, many, noisy, restart, stalled, systems
 from benchmarks.broker.abuse import ABUSES
 from benchmarks.broker.plots import rates_and_times, times_and_memory
 from benchmarks.broker.stalled import CALM, STALLED
@@ -53,7 +54,9 @@ def report_many(chosen: argparse.Namespace, folder: Path) -> None:
 def report_beside(chosen: argparse.Namespace, folder: Path) -> None:
     """Measure, print and write the figures of all brokers."""
     before = os.getloadavg()
-    found = beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds)
+    earlier = [] if chosen.earlier is None else [systems.earlier(chosen.earlier.resolve())]
+    contenders = [*systems.SYSTEMS[:1], *earlier, *systems.SYSTEMS[1:]]
+    found = beside.measured(folder, chosen.events, chosen.paces, chosen.paced_seconds, contenders)
     report(
         "broker-beside",
         BESIDE,
@@ -155,6 +158,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         noisy_turns=harness.REPEATS,
         noisy_equal=False,
         abuses=(*range(1, len(ABUSES) + 1),),
+        earlier=None,
     )
     parts = {
         "many": report_many,

@@ -8,19 +8,22 @@ event runs from the moment it was due until the subscriber has it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Thread
 from time import monotonic
 from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
+import numpy as np
 
+import tamis
 from benchmarks import harness
 from benchmarks.broker.servers import MissingError, package
-from benchmarks.broker.systems import SYSTEMS, Client, System, by_name
+from benchmarks.broker.systems import EARLIER, NOW, SYSTEMS, Client, System
 from benchmarks.broker.workers import Worker, worker
 from benchmarks.harness import Contender, DisagreementError, Latency, Row, measure, step
 from benchmarks.reporting import Sheet, latencies, rates
@@ -32,6 +35,7 @@ WANTED: Final = "f0 < 10"
 # An asyncio timer may be this late, which is not the broker's fault.
 TIMER_SECONDS: Final = 0.002
 RECEIVE_SECONDS: Final = 300.0
+QUANTILES: Final = {"median": 0.5, "99 of 100 within": 0.99}
 
 T = TypeVar("T")
 
@@ -40,8 +44,30 @@ class BesideResult(NamedTuple):
     """The results."""
 
     rows: list[Row]
-    latencies: list[Latency]
+    paced: list[PacedTurns]
     notes: list[str]
+
+    @property
+    def latencies(self) -> list[Latency]:
+        """Return the times at each pace, those of all turns together."""
+        return [Latency(one.name, [*chain(*one.turns)]) for one in self.paced]
+
+
+class PacedTurns(NamedTuple):
+    """The times of wanted events through one system at one pace, turn by turn."""
+
+    system: str
+    pace: int
+    turns: list[list[float]]
+
+    @property
+    def name(self) -> str:
+        """Return the name of the row."""
+        return f"{self.pace:,} events/s: {self.system}"
+
+    def quantiles(self, part: float) -> list[float]:
+        """Return the quantile of each turn."""
+        return [float(np.quantile(times, part)) for times in self.turns]
 
 
 # --- in other processes ----------------------------------------------------------------------
@@ -50,8 +76,10 @@ class BesideResult(NamedTuple):
 class Connected:
     """A client in its own thread, which stays alive between calls."""
 
-    def __init__(self, system: str, port: int) -> None:
-        self.system = by_name(system)
+    def __init__(self, system: System, port: int) -> None:
+        if system.checkout is not None:
+            require_checkout(system.checkout)
+        self.system = system
         self._loop = asyncio.new_event_loop()
         Thread(target=self._loop.run_forever, daemon=True).start()
         self._stack = AsyncExitStack()
@@ -69,7 +97,7 @@ class Connected:
 class Publisher(Connected):
     """Publishes as fast as it can, or at a given rate."""
 
-    def __init__(self, system: str, port: int) -> None:
+    def __init__(self, system: System, port: int) -> None:
         super().__init__(system, port)
         self._events: list[dict[str, Any]] = []
         self._texts: list[bytes] = []
@@ -103,7 +131,7 @@ class Publisher(Connected):
 class Subscriber(Connected):
     """Receives the wanted events, or all events and filters them itself."""
 
-    def __init__(self, system: str, port: int) -> None:
+    def __init__(self, system: System, port: int) -> None:
         super().__init__(system, port)
         self._last = -1
         self._times: list[float] = []
@@ -140,6 +168,13 @@ class Subscriber(Connected):
             self._loop.call_soon_threadsafe(self._done.set)
 
 
+def require_checkout(checkout: Path) -> None:
+    """Refuse to measure Tamis of another checkout than this one."""
+    found = Path(tamis.__file__)
+    if not found.is_relative_to(checkout):
+        raise DisagreementError(f"{found} would be measured, not {checkout}")
+
+
 def drawn(count: int) -> list[dict[str, Any]]:
     """Return events; the last one is wanted, so its arrival marks the end."""
     events = Workload.load("be-a").events(0, count, 2).to_pylist()
@@ -157,6 +192,10 @@ class Pair(NamedTuple):
     publisher: Worker
     subscriber: Worker
 
+    def pids(self) -> dict[str, int]:
+        """Return the process ids of both."""
+        return {"publisher": self.publisher.pid, "subscriber": self.subscriber.pid}
+
     def run(self, method: str, count: int, wanted: int, *arguments: int) -> list[float]:
         """Send events through the broker; return the times of the wanted ones."""
         self.subscriber.call("expect", count)
@@ -169,10 +208,27 @@ class Pair(NamedTuple):
         return times
 
 
-def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> BesideResult:
-    """Measure all installed systems in turns."""
+@contextmanager
+def connected(system: System, port: int) -> Iterator[Pair]:
+    """Start a publisher and a subscriber, each in a process with the client of the system."""
     with ExitStack() as stack:
-        pairs, notes = _pairs(stack, folder)
+        subscriber, publisher = (
+            stack.enter_context(worker(make, system, port, checkout=system.checkout))
+            for make in (Subscriber, Publisher)
+        )
+        yield Pair(system, publisher, subscriber)
+
+
+def measured(
+    folder: Path,
+    count: int,
+    paces: Sequence[int],
+    seconds: int,
+    systems: Sequence[System] = SYSTEMS,
+) -> BesideResult:
+    """Measure all systems in turns, those that are installed."""
+    with ExitStack() as stack:
+        pairs, notes = _pairs(stack, folder, systems)
         wanted = [pair.publisher.call("prepare", count) for pair in pairs]
         rows = measure(
             [
@@ -188,10 +244,12 @@ def measured(folder: Path, count: int, paces: Sequence[int], seconds: int) -> Be
     return BesideResult(rows, found, notes)
 
 
-def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
+def _pairs(
+    stack: ExitStack, folder: Path, systems: Sequence[System]
+) -> tuple[list[Pair], list[str]]:
     """Start all brokers and their clients; report those that are not installed."""
     pairs, notes = [], []
-    for number, system in enumerate(SYSTEMS):
+    for number, system in enumerate(systems):
         try:
             if system.needs is not None:
                 package(*system.needs)
@@ -199,29 +257,41 @@ def _pairs(stack: ExitStack, folder: Path) -> tuple[list[Pair], list[str]]:
         except MissingError as error:
             notes.append(f"{system.name} is left out: {error}.")
             continue
-        subscriber = stack.enter_context(worker(Subscriber, system.name, server.port))
-        publisher = stack.enter_context(worker(Publisher, system.name, server.port))
-        pairs.append(Pair(system, publisher, subscriber))
+        pairs.append(stack.enter_context(connected(system, server.port)))
         notes.append(f"{system.name}: {system.promise}.")
     return pairs, notes
 
 
-def _paced(pairs: Sequence[Pair], pace: int, seconds: int) -> list[Latency]:
+def _paced(pairs: Sequence[Pair], pace: int, seconds: int) -> list[PacedTurns]:
     """Publish at a given rate, for some seconds in each turn."""
     count = pace * seconds
-    times: list[list[float]] = [[] for _ in pairs]
+    found = [PacedTurns(pair.system.name, pace, []) for pair in pairs]
     with step(f"measured {pace:,} events/s") as show:
         wanted = [pair.publisher.call("prepare", count) for pair in pairs]
         for turn in range(harness.REPEATS):
             show(f"turn {turn + 1} of {harness.REPEATS}")
-            for pair, due, found in zip(pairs, wanted, times, strict=True):
-                found.extend(pair.run("publish_paced", count, due, pace))
-    return [
-        Latency(f"{pace:,} events/s: {pair.system.name}", found)
-        for pair, found in zip(pairs, times, strict=True)
-    ]
+            for pair, due, one in zip(pairs, wanted, found, strict=True):
+                one.turns.append(pair.run("publish_paced", count, due, pace))
+    return found
 
 
 def sheets(found: BesideResult) -> list[Sheet]:
-    """Return the rates and the times."""
-    return [rates("events", found.rows), latencies(found.latencies)]
+    """Return the rates and the times, and what has become of those of an earlier checkout."""
+    tables = [rates("events", found.rows), latencies(found.latencies)]
+    return [*tables, since(found)] if EARLIER in {row.name for row in found.rows} else tables
+
+
+def since(found: BesideResult) -> Sheet:
+    """Return what Tamis does now as multiples of what the earlier checkout does."""
+    rate = {row.name: row.rate for row in found.rows}
+    lines = [("events/s", f"{rate[NOW] / rate[EARLIER]:.2f}", "")]
+    times = {(one.pace, one.system): one for one in found.paced}
+    for pace in dict.fromkeys(one.pace for one in found.paced):
+        now, earlier = times[pace, NOW], times[pace, EARLIER]
+        for what, part in QUANTILES.items():
+            whole = np.quantile([*chain(*now.turns)], part)
+            ratio = whole / np.quantile([*chain(*earlier.turns)], part)
+            turns = np.divide(now.quantiles(part), earlier.quantiles(part))
+            spread = f"{turns.min():.2f} to {turns.max():.2f}"
+            lines.append((f"{pace:,} events/s: {what}", f"{ratio:.2f}", spread))
+    return Sheet(("Tamis now / earlier checkout", "ratio", "of single turns"), lines)

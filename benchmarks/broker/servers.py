@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -74,13 +74,20 @@ class Server(NamedTuple):
         return found
 
 
-@contextmanager
-def tamis(folder: Path, **settings: object) -> Iterator[Server]:
+def tamis(folder: Path, **settings: object) -> AbstractContextManager[Server]:
     """Run `tamis serve` with default settings except those given."""
+    return tamis_of(None, folder, **settings)
+
+
+@contextmanager
+def tamis_of(checkout: Path | None, folder: Path, **settings: object) -> Iterator[Server]:
+    """Run `tamis serve` of another checkout than this one, if any is given."""
     port = free_port()
     sets = {"port": port, "data": folder / "data", "log_level": "warning", **settings}
     options = [f"--set={name}={value}" for name, value in sets.items()]
-    with _running([sys.executable, "-m", "tamis.cli", "serve", *options], folder, port) as server:
+    environment = None if checkout is None else {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, "-m", "tamis.cli", "serve", *options]
+    with _running(command, folder, port, environment) as server:
         yield server
 
 

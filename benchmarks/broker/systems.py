@@ -27,6 +27,8 @@ from tamis.client.bus import Bus
 SUBJECT: Final = "events"
 IN_FLIGHT: Final = 1_000
 FLUSH_SECONDS: Final = 300.0
+NOW: Final = "Tamis"
+EARLIER: Final = "Tamis, earlier checkout"
 
 Take = Callable[[bytes], None]
 
@@ -61,6 +63,8 @@ class System(NamedTuple):
     """Whether the broker filters, so that the subscriber need not."""
     needs: tuple[str, str] | None = None
     """A package of PyPI, and the module in it."""
+    checkout: Path | None = None
+    """The checkout of Tamis whose broker and client these are, if not this one."""
 
 
 # --- Tamis -----------------------------------------------------------------------------------
@@ -229,7 +233,7 @@ async def connect_mosquitto(port: int) -> AsyncIterator[Client]:
 
 SYSTEMS: Final = (
     System(
-        "Tamis",
+        NOW,
         "events are on disk (fsync) before they are acknowledged; the subscriber gets what is "
         "published while it is connected",
         servers.tamis,
@@ -276,5 +280,15 @@ SYSTEMS: Final = (
 
 
 def by_name(name: str) -> System:
-    """Return one of the systems; other processes know them by name."""
+    """Return one of the systems."""
     return next(system for system in SYSTEMS if system.name == name)
+
+
+def earlier(checkout: Path) -> System:
+    """Return Tamis as it is in another checkout, with the client of that checkout."""
+    return by_name(NOW)._replace(
+        name=EARLIER,
+        promise=f"the broker and the client of {checkout}",
+        serve=partial(servers.tamis_of, checkout),
+        checkout=checkout,
+    )

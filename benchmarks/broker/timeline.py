@@ -21,10 +21,9 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.broker import servers
-from benchmarks.broker.beside import Pair, Publisher, Subscriber
+from benchmarks.broker.beside import connected
 from benchmarks.broker.plots import QUARTILES, stages
 from benchmarks.broker.systems import by_name
-from benchmarks.broker.workers import worker
 from benchmarks.harness import RESULTS, Latency, options, step
 from benchmarks.reporting import Sheet, report
 
@@ -154,15 +153,13 @@ def measured(folder: Path, events: int) -> list[Latency]:
     """Publish events, and return how long each stage took of those that were wanted."""
     with ExitStack() as stack:
         server = stack.enter_context(servers.tamis(folder))
-        subscriber = stack.enter_context(worker(Subscriber, SYSTEM, server.port))
-        publisher = stack.enter_context(worker(Publisher, SYSTEM, server.port))
-        pair = Pair(by_name(SYSTEM), publisher, subscriber)
+        pair = stack.enter_context(connected(by_name(SYSTEM), server.port))
 
         def publish() -> list[float]:
-            wanted = publisher.call("prepare", events)
+            wanted: int = pair.publisher.call("prepare", events)
             return pair.run("publish_paced", events, wanted, PACE)
 
-        pids = {"broker": server.pid, "publisher": publisher.pid, "subscriber": subscriber.pid}
+        pids = {"broker": server.pid, **pair.pids()}
         times, traced_times, found = list[float](), list[float](), list[dict[str, float]]()
         with step(f"published {events:,} events, traced and not") as show:
             publish()

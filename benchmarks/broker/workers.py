@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Final
 
 # Not forked: the parent has threads.
@@ -44,11 +46,12 @@ class Worker:
 
 
 @contextmanager
-def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
-    """Create an object in a new process; both end together."""
+def worker(make: Calls, *arguments: Any, checkout: Path | None = None) -> Iterator[Worker]:
+    """Create an object in a new process, with Tamis of a checkout; both end together."""
     here, there = _processes.Pipe()
     process = _processes.Process(target=_serve, args=(there, make, arguments), daemon=True)
-    process.start()
+    with _importing_from(checkout):
+        process.start()
     there.close()
     try:
         if process.pid is None:
@@ -62,6 +65,18 @@ def worker(make: Calls, *arguments: Any) -> Iterator[Worker]:
         if process.is_alive():
             process.terminate()
             process.join()
+
+
+@contextmanager
+def _importing_from(checkout: Path | None) -> Iterator[None]:
+    """Let processes that start now find Tamis in another checkout: they search where this does."""
+    before = [*sys.path]
+    if checkout is not None:
+        sys.path.insert(0, str(checkout / "src"))
+    try:
+        yield
+    finally:
+        sys.path[:] = before
 
 
 def _serve(pipe: Connection, make: Calls, arguments: tuple[Any, ...]) -> None:

@@ -62,18 +62,15 @@ def beside(_inputs: Path, scratch: Path) -> Iterator[Rows]:
     """
     # Only here: a checkout that is too old for it has the other cases.
     from benchmarks.broker import servers  # noqa: PLC0415
-    from benchmarks.broker.beside import Pair, Publisher, Subscriber  # noqa: PLC0415
+    from benchmarks.broker.beside import connected  # noqa: PLC0415
     from benchmarks.broker.systems import by_name  # noqa: PLC0415
-    from benchmarks.broker.workers import worker  # noqa: PLC0415
 
     with ExitStack() as stack:
         server = stack.enter_context(servers.tamis(scratch / "broker"))
-        subscriber = stack.enter_context(worker(Subscriber, FILTERING, server.port))
-        publisher = stack.enter_context(worker(Publisher, FILTERING, server.port))
-        pair = Pair(by_name(FILTERING), publisher, subscriber)
+        pair = stack.enter_context(connected(by_name(FILTERING), server.port))
 
         def run(method: str, count: int, *arguments: int) -> tuple[list[float], float]:
-            wanted = publisher.call("prepare", count)
+            wanted = pair.publisher.call("prepare", count)
             began = time.perf_counter()
             return pair.run(method, count, wanted, *arguments), time.perf_counter() - began
 

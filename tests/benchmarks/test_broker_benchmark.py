@@ -10,11 +10,12 @@ from benchmarks.broker import beside, many, stalled, timeline
 from benchmarks.broker.fleet import Account
 from benchmarks.broker.servers import MissingError, package, program
 from benchmarks.broker.workers import worker
-from benchmarks.harness import DisagreementError
+from benchmarks.harness import DisagreementError, Row
 
 from benchmarks import harness
 from tamis.languages import parse
 
+ROOT = Path(__file__).parents[2]
 SMALL = {
     "many": (
         "--subscriptions 30 --events 1000",
@@ -25,8 +26,8 @@ SMALL = {
         ["with what was compiled before", "all compiled anew", "ms, median"],
     ),
     "beside": (
-        "--events 500 --paces 200 --paced-seconds 1",
-        ["Tamis, durable", "200 events/s: Tamis", "before they are acknowledged"],
+        f"--events 500 --paces 200 --paced-seconds 1 --earlier {ROOT}",
+        ["Tamis, durable", "200 events/s: Tamis", "acknowledged", "now / earlier checkout"],
     ),
     "stalled": (
         "--subscribers 40 --rate 40 --stalled-seconds 1",
@@ -72,6 +73,24 @@ def test_events_share_values_with_other_filters_as_in_the_workload() -> None:
     shares = [sum(f"f{place} = 0" in terms for terms in found) for place in range(3)]
     assert 50 < shares[0] < 150
     assert all(800 < share < 1200 for share in shares[1:])
+
+
+def test_an_earlier_checkout_is_compared_by_all_events_and_by_turns() -> None:
+    times = {"Tamis": [[1.0, 2.0, 3.0], [2.0]], "Tamis, earlier checkout": [[4.0], [5.0, 8.0]]}
+    found = beside.BesideResult(
+        [Row("", name, rate, rate, rate, 1.0) for name, rate in zip(times, (30, 20), strict=True)],
+        [beside.PacedTurns(name, 500, turns) for name, turns in times.items()],
+        [],
+    )
+    rate, middle, _ = beside.since(found).lines
+    assert rate == ("events/s", "1.50", "")
+    assert middle == ("500 events/s: median", "0.40", "0.31 to 0.50")
+
+
+def test_a_client_of_another_checkout_than_the_one_named_is_not_measured(tmp_path: Path) -> None:
+    beside.require_checkout(ROOT)
+    with pytest.raises(DisagreementError, match="would be measured, not"):
+        beside.require_checkout(tmp_path)
 
 
 def test_one_event_in_a_hundred_is_wanted_and_so_is_the_last() -> None:
