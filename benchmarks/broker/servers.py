@@ -82,6 +82,8 @@ def tamis(folder: Path, **settings: object) -> AbstractContextManager[Server]:
 @contextmanager
 def tamis_of(checkout: Path | None, folder: Path, **settings: object) -> Iterator[Server]:
     """Run `tamis serve` of another checkout than this one, if any is given."""
+    if checkout is not None and not (checkout / "src" / "tamis").is_dir():
+        raise FileNotFoundError(f"{checkout} is no checkout of Tamis: it has no src/tamis")
     port = free_port()
     sets = {"port": port, "data": folder / "data", "log_level": "warning", **settings}
     options = [f"--set={name}={value}" for name, value in sets.items()]

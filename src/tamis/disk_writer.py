@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import os
 import select
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from math import ceil
-from threading import Thread
+from threading import Lock, Thread
 from typing import Any, Final
 
 import numpy as np
-from numba.core.errors import NumbaError
 
 from tamis.bindings import IS_COMPILED
 
 MAX_BYTES: Final = 64 * 1024
 _MAX_COUNT_BYTES: Final = 16
+# How long whoever waits for the end keeps others from looking whether it has come.
+_HEARING_SECONDS: Final = 0.05
 
 
 class DiskWriter:
@@ -42,19 +44,21 @@ class DiskWriter:
         self._poll = select.poll()
         self._poll.register(self._answer, select.POLLIN)
         self._has_answer = True
+        self._hearing = Lock()
+        """Held by the one thread that waits for the answer."""
         work: Callable[[], Any] = lambda: write_when_asked(  # noqa: E731
             self._request, data, count, self._ask, self._answer
         )
         # Compile it, or find that this is impossible, before anybody waits for it.
         self._ask_last()
+        self._thread = Thread(target=work, name="tamis-disk", daemon=True)
         try:
             work()
+            self._words[0] = 0
+            self._thread.start()
         except BaseException:
             self._close_files()
             raise
-        self._words[0] = 0
-        self._thread = Thread(target=work, name="tamis-disk", daemon=True)
-        self._thread.start()
 
     def begin(
         self, file: int, data: bytes, offset: int, count_file: int = -1, count: bytes = b""
@@ -75,15 +79,20 @@ class DiskWriter:
 
     def is_stored(self, seconds: float) -> bool:
         """Wait for so long at most; return whether everything is stored."""
-        if not self._has_answer and self._poll.poll(ceil(seconds * 1_000)):
-            os.eventfd_read(self._answer)
-            self._has_answer = True
+        if not self._has_answer and self._hearing.acquire(timeout=seconds):
+            try:
+                # Somebody else may have heard it meanwhile.
+                if not self._has_answer and self._poll.poll(ceil(seconds * 1_000)):
+                    os.eventfd_read(self._answer)
+                    self._has_answer = True
+            finally:
+                self._hearing.release()
         return self._has_answer and not self._words[6]
 
     def end(self) -> OSError | None:
         """Wait for the end; return what went wrong."""
         while not self._has_answer:
-            self.is_stored(1.0)
+            self.is_stored(_HEARING_SECONDS)
         number = int(self._words[7])
         return OSError(number, os.strerror(number)) if self._words[6] else None
 
@@ -99,10 +108,11 @@ class DiskWriter:
         return bool(self._words[6] != 1)
 
     def close(self) -> None:
-        """End the thread."""
-        self.end()
-        self._ask_last()
-        self._thread.join()
+        """End the thread; a fork has none, and leaves that of the other process alone."""
+        if self._thread.is_alive():
+            self.end()
+            self._ask_last()
+            self._thread.join()
         self._close_files()
 
     def _close_files(self) -> None:
@@ -115,8 +125,12 @@ class DiskWriter:
 
 
 def disk_writer() -> DiskWriter | None:
-    """Return a writer; None where the system or Numba lacks what it needs."""
-    if IS_COMPILED and hasattr(os, "eventfd"):
-        with suppress(NumbaError, OSError):
+    """Return a writer; None where the system or Numba lacks what it needs.
+
+    Elsewhere a symbol that the kernel names may be missing, and calling it ends the process.
+    """
+    if IS_COMPILED and sys.platform == "linux":
+        # Whatever it is: a broker without it is a little slower, and that is all.
+        with suppress(Exception):
             return DiskWriter()
     return None

@@ -45,6 +45,9 @@ class PromptWaiter:
             return
         try:
             context.run(function, self)
+        except RuntimeError:
+            # Whoever wakes is in the context of the task, which cannot be entered twice.
+            self._loop.call_soon(function, self, context=context)
         except (SystemExit, KeyboardInterrupt) as error:
             # It ends the loop, in its next turn: whoever wakes is in the middle of a read.
             self._loop.call_soon(_raise, error)

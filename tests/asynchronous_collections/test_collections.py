@@ -242,6 +242,25 @@ async def test_a_function_that_fails_gets_a_certified_member_again(bus: tamis.Bu
 
 
 @in_process
+async def test_a_function_that_meets_the_cancellation_of_something_else_has_failed(
+    bus: tamis.Bus,
+) -> None:
+    jobs, seen = DACertifiedBag[Job]("/jobs", bus), []
+
+    async def handle(each: Job) -> None:
+        seen.append(each.number)
+        if len(seen) == 1:
+            helper = asyncio.create_task(asyncio.sleep(60))  # something to wait for
+            helper.cancel()
+            await helper
+
+    watching = await jobs.contains(None, handle, name="eve")
+    await jobs.add(Job(1))
+    await until(lambda: len(seen) == 2)
+    await watching.cancel(forget=True)
+
+
+@in_process
 async def test_a_slow_watcher_of_a_best_effort_set_misses_members_and_knows(bus: tamis.Bus) -> None:
     seen: list[int] = []
     go_on = asyncio.Event()

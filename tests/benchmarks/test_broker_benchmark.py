@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 from benchmarks.broker import __main__ as broker
-from benchmarks.broker import beside, many, stalled, timeline
+from benchmarks.broker import beside, many, stalled, systems, timeline
 from benchmarks.broker.fleet import Account
 from benchmarks.broker.servers import MissingError, package, program
 from benchmarks.broker.workers import worker
 from benchmarks.harness import DisagreementError, Row
 
+import tamis
 from benchmarks import harness
 from tamis.languages import parse
+
+from .where import Where
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -83,14 +87,53 @@ def test_an_earlier_checkout_is_compared_by_all_events_and_by_turns() -> None:
         [],
     )
     rate, middle, _ = beside.since(found).lines
-    assert rate == ("events/s", "1.50", "")
-    assert middle == ("500 events/s: median", "0.40", "0.31 to 0.50")
+    assert rate == ("events/s, more is better", "1.50", "")
+    assert middle == ("500 events/s: time, median, less is better", "0.40", "0.31 to 0.50")
 
 
 def test_a_client_of_another_checkout_than_the_one_named_is_not_measured(tmp_path: Path) -> None:
     beside.require_checkout(ROOT)
     with pytest.raises(DisagreementError, match="would be measured, not"):
         beside.require_checkout(tmp_path)
+
+
+CHECKOUT = {
+    "__init__.py": "",
+    "cli.py": """
+import socket, sys
+port = next(int(word.rpartition("=")[2]) for word in sys.argv if word.startswith("--set=port="))
+with socket.create_server(("127.0.0.1", port)) as server:
+    while True:
+        with server.accept()[0] as one:
+            one.sendall(__file__.encode())
+""",
+}
+"""What answers with the place that it was imported from."""
+
+
+def test_broker_and_clients_are_those_of_the_earlier_checkout(tmp_path: Path) -> None:
+    package = tmp_path / "src" / "tamis"
+    package.mkdir(parents=True)
+    for name, text in CHECKOUT.items():
+        (package / name).write_text(text, encoding="utf-8")
+    system = systems.earlier(tmp_path)
+    with (
+        system.serve(tmp_path / "data") as server,
+        socket.create_connection(("127.0.0.1", server.port)) as asking,
+    ):
+        assert asking.recv(1_000).decode() == str(package / "cli.py")
+    with worker(Where, checkout=system.checkout) as where:
+        assert where.call("is_tamis") == str(package / "__init__.py")
+    with worker(Where) as where:
+        assert where.call("is_tamis") == tamis.__file__
+
+
+def test_a_folder_that_is_no_checkout_is_told(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileNotFoundError, match="is no checkout"),
+        systems.earlier(tmp_path).serve(tmp_path),
+    ):
+        pass
 
 
 def test_one_event_in_a_hundred_is_wanted_and_so_is_the_last() -> None:

@@ -79,6 +79,39 @@ async def test_an_event_on_which_a_function_failed_is_redelivered(connect: Conne
 
 
 @on_every_bus
+async def test_a_function_that_meets_the_cancellation_of_something_else_has_failed(
+    connect: Connect,
+) -> None:
+    """Found by a stranger: it got no more events, and nobody was told."""
+    name = topic()
+    attempts: list[int] = []
+    logging.getLogger("tamis.client").disabled = True
+    try:
+        async with connect() as bus:
+            done = asyncio.Event()
+
+            @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+            async def fragile(event: tamis.Message) -> None:
+                attempts.append(event.attempt)
+                if event.attempt == 1:
+                    helper = asyncio.create_task(asyncio.sleep(60))  # something to wait for
+                    helper.cancel()
+                    await helper
+                done.set()
+
+            await bus.publish({"topic": name})
+            async with asyncio.timeout(20):
+                await done.wait()
+            await bus.flush()
+    finally:
+        logging.getLogger("tamis.client").disabled = False
+    async with connect() as bus:
+        await _until_nothing_waits(bus, name)
+        await bus.delete(name)
+    assert attempts == [1, 2]
+
+
+@on_every_bus
 async def test_closing_waits_for_a_running_function(connect: Connect) -> None:
     name = topic()
     begun, finished = asyncio.Event(), asyncio.Event()

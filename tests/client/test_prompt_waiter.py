@@ -228,3 +228,24 @@ def test_an_application_may_do_anything_where_an_event_arrives(server: ServerPro
             assert await bus.publish({"topic": word, "n": 6})
 
     run(main())
+
+
+def test_it_goes_on_though_whoever_wakes_it_runs_in_its_context(
+    run_with: Callable[[Any], None],
+) -> None:
+    """Found by a reviewer: a context cannot be entered twice, and the task waited for ever."""
+
+    async def work() -> None:
+        context, waiter = contextvars.copy_context(), PromptWaiter()
+
+        async def wait() -> str:
+            await waiter
+            return "went on"
+
+        waiting = asyncio.get_running_loop().create_task(wait(), context=context)
+        await asyncio.sleep(0)  # a turn for the task
+        asyncio.get_running_loop().call_soon(waiter.wake, context=context)
+        async with asyncio.timeout(10):
+            assert await waiting == "went on"
+
+    run_with(work())

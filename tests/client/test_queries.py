@@ -210,6 +210,27 @@ async def test_a_source_that_fails_is_missing_and_the_rest_comes(connect: Connec
 
 
 @on_every_bus
+async def test_a_source_that_meets_the_cancellation_of_something_else_has_failed(
+    connect: Connect,
+) -> None:
+    name = topic()
+
+    async def broken(_: SourceRequest) -> AsyncIterator[dict[str, Any]]:
+        helper = asyncio.create_task(asyncio.sleep(60))  # something to wait for
+        helper.cancel()
+        await helper
+        yield {"shelf": name}
+
+    async with connect() as bus:
+        here = f"shelf = '{name}'"
+        async with bus.serve(here, broken, name="broken"), bus.serve(here, serving(shelf(name))):
+            result = bus.query(here, timeout=20)
+            found = await result.all()
+    assert len(found) == 4
+    assert [*result.missing.values()] == ["its function raised CancelledError"]
+
+
+@on_every_bus
 async def test_rows_that_do_not_match_are_left_out(connect: Connect) -> None:
     name = topic()
     async with connect() as bus:

@@ -91,6 +91,61 @@ def test_functions_are_called_in_the_thread_that_runs(bus: SyncBus) -> None:
     assert sorted(seen) == [(0, 1), (1, 1), (1, 2), (2, 1)]
 
 
+def test_a_function_may_close_the_bus_while_events_wait_for_it(bus: SyncBus) -> None:
+    """Found by a stranger: the next event waited for an answer, and closing waited for that."""
+    name, closed = topic(), threading.Event()
+    seen: list[int] = []
+
+    @bus.on(f"topic = '{name}'", start="earliest")
+    def collect(event: SyncMessage) -> None:
+        if seen:
+            # The next one is handed over now.
+            bus.close()
+            closed.set()
+        seen.append(event["n"])
+
+    bus.publish_many({"topic": name, "n": n} for n in range(20))
+    begun = time.monotonic()
+    bus.run()
+    assert closed.is_set()
+    assert seen == [0, 1]
+    assert time.monotonic() - begun < 10
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_a_function_that_ends_the_program_keeps_nobody_from_closing(
+    server: ServerProcess, error: type[BaseException]
+) -> None:
+    name = topic()
+    seen: list[int] = []
+    begun = time.monotonic()
+
+    def work() -> None:
+        with tamis.connect_sync(server.url) as bus:
+
+            @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+            def collect(event: SyncMessage) -> None:
+                seen.append(event["n"])
+                if event["n"] == 1:
+                    raise error
+
+            bus.publish_many({"topic": name, "n": n} for n in range(3))
+            bus.run()
+
+    with pytest.raises(error):
+        work()
+    assert seen == [0, 1]
+    assert time.monotonic() - begun < 10
+    # Whoever comes next gets what was not done.
+    with (
+        tamis.connect_sync(server.url) as bus,
+        bus.subscribe(f"topic = '{name}'", durable=name) as again,
+    ):
+        assert [next(again)["n"] for _ in range(2)] == [1, 2]
+    with tamis.connect_sync(server.url) as bus:
+        bus.delete(name)
+
+
 def test_refusals_are_raised(bus: SyncBus) -> None:
     with pytest.raises(tamis.RefusedError, match=r"column 8\)\n  price <\n         \^"):
         bus.subscribe("price <")

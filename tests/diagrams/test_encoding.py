@@ -17,6 +17,7 @@ from tamis.diagrams.encoding import Encoding
 from tamis.diagrams.kernels import TRUE
 from tamis.diagrams.value_order import ABSENT, BRACKET_OF_KIND, OTHER, TEXTS, Breakpoint
 from tamis.diagrams.variable_order import ADDRESS, FOLDED, ComparedPair, Variable
+from tamis.diagrams.witness import find_witness
 from tamis.events import Bits, Event, Kind, Schema, Value
 from tamis.events.kinds import kind_of
 from tamis.filters import Mode
@@ -24,6 +25,7 @@ from tamis.filters.arithmetic import MAX_COMBINATIONS, Relation, compare_values
 from tamis.filters.modes import view_of
 from tamis.filters.networks import position_of
 from tamis.filters.printing import ANY
+from tamis.languages import parse
 
 
 def position(value: Value) -> Breakpoint:
@@ -143,3 +145,19 @@ def test_an_events_assignment_leads_to_the_oracles_answer_in_volume(seed: int) -
 
 def test_nan_is_on_the_line_but_compares_with_nothing() -> None:
     assert position(math.nan) == (OTHER, 0)
+
+
+@pytest.mark.parametrize(("budget", "most"), [(1_000, 50), (10_000, 500)])
+def test_looking_for_an_example_is_part_of_the_budget(budget: int, most: int) -> None:
+    """Found by a stranger: it was the most of the work, and counted as none."""
+    conditions = [parse(f"a + {n} > b * ({n} mod 5) and c < d") for n in range(2)]
+    encoding = Encoding(conditions, Mode.SQL, None, many=False, budget=budget)
+    root = encoding.diagram.both(encoding.possible(), encoding.matches(conditions[0]))
+    looked_at: list[Event] = []
+
+    def is_never_one(event: Event) -> bool:
+        looked_at.append(event)
+        return False
+
+    assert find_witness(encoding, root, is_never_one) is None
+    assert len(looked_at) == most

@@ -127,3 +127,21 @@ def test_cloudevents_conform_to_the_schema_or_are_rejected() -> None:
     (line,) = decode_cloudevent_lines([sold], schema=Schema({"data.n": "str"}))
     assert isinstance(line, RejectedLine)
     assert str(line.error).startswith("line 1, data.n: ")
+
+
+@pytest.mark.parametrize("text", ['{"éé":1}', '{"€":"\ud800"}', '{"ab":12}'])
+def test_a_text_that_is_too_large_is_told_its_bytes_in_utf_8(text: str) -> None:
+    """Found by a stranger: it was told its characters."""
+    limits = EventLimits(size=7)
+    (line,) = decode_json_lines([text], limits=limits)
+    assert isinstance(line, RejectedLine)
+    size = len(text.encode(errors="surrogatepass"))
+    assert str(line.error) in {
+        f"line 1: bytes of JSON text: {size} exceeds the limit of 7",
+        "line 1: bytes of JSON text: more than 7 exceeds the limit of 7",
+    }
+
+
+def test_lines_that_are_no_texts_are_refused_in_a_sentence() -> None:
+    with pytest.raises(JSONError, match="an event in JSON is text or bytes, not 1"):
+        list(decode_json_lines([1]))  # type: ignore[list-item]

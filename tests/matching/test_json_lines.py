@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -231,6 +232,36 @@ def test_one_event_is_read_for_every_mode(mode: str, line: str) -> None:
     assert outcome(lambda: engine.match_json(line)) == outcome(
         lambda: engine.match(decode_json(line, schema=schema))
     )
+
+
+@pytest.mark.parametrize("type_", ["int", "float", "str", "bool", "timestamp", "bits"])
+@pytest.mark.parametrize(
+    "filter_", ['c = "k"', 'c = "k" and x is present', 'x is present or c = "k"']
+)
+@pytest.mark.parametrize("many", [False, True])
+def test_what_only_the_schema_declares_is_checked_by_every_door(
+    type_: str, filter_: str, *, many: bool
+) -> None:
+    """Found by a stranger: an integer without an exact float was taken where no filter asked."""
+    schema = Schema({"x": attribute(type_, many=many), "c": "str"})
+    engine = Engine(schema)
+    for number in range(20):
+        engine.add(number, filter_)
+    engine.compact()
+    values = (
+        "0", "-1", "7.5", "1e3", "-0", "9007199254740992", "9007199254740993", "-9007199254740993",
+        "999999999999999999", "9223372036854775807", "9223372036854775808", "1e400", "true", "null",
+        '"k"', '"2026-01-01T00:00:00Z"', '"\\u006b"', "[1, 2]", "[]", '["a", 1]', '{"y": 1}',
+        "9007199254740993.0", "[9007199254740993]", "18014398509481984", "18014398509481985",
+    )  # fmt: skip
+    for value in values:
+        for line in (f'{{"x": {value}, "c": "k"}}', f'{{"c": "k", "x": {value}}}'):
+            [(_, expected)] = line_by_line(engine, [line])
+            assert together(engine, line) == [(1, expected)]
+            found = outcome(partial(engine.match_json, line))
+            assert found == (
+                expected.removeprefix("line 1, ") if isinstance(expected, str) else expected
+            )
 
 
 def outcome(match: Callable[[], object]) -> object:

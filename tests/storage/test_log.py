@@ -8,6 +8,8 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from random import Random
 from threading import Thread
@@ -517,3 +519,104 @@ def test_a_closed_log_has_nobody_write_beside(tmp_path: Path) -> None:
     log.close()
     log.write_beside()
     assert log._beside is None
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_a_fork_that_closes_its_log_takes_nothing_from_the_one_that_goes_on(
+    tmp_path: Path, *, is_beside: bool
+) -> None:
+    """Found by a reviewer: it cut off what had been appended since, and rang for the writer."""
+    with closing(EventLog(tmp_path)) as log:
+        if is_beside:
+            log.write_beside()
+        log.append([NewRecord("", 0, 0, b"1")])
+        inherited = _fork_of(log)
+        for _ in range(20):
+            appending = log.begin([NewRecord("", 0, 0, b"event")])
+            assert (appending is not None) == is_beside
+            if appending is None:
+                log.append([NewRecord("", 0, 0, b"event")])
+            else:
+                log.end(appending)
+        inherited.send("close")
+        assert inherited.recv() == "this is a fork of the process that opened the log, which alone"
+        log.append([NewRecord("", 0, 0, b"last")])
+        assert len(log.read(1, 100)) == 22
+        assert not log.verify()
+    with closing(EventLog(tmp_path)) as log:
+        assert len(log.read(1, 100)) == 22
+
+
+def _fork_of(log: EventLog) -> Connection:
+    """Return a pipe to a fork that tries to append to a log, and closes it, once it is told to."""
+    here, there = Pipe()
+    if os.fork() == 0:
+        there.recv()
+        try:
+            assert log.begin([NewRecord("", 0, 0, b"of the fork")]) is None
+            log.append([NewRecord("", 0, 0, b"of the fork")])
+        except StorageError as error:
+            log.close()
+            there.send(error.reason.rpartition(" appends")[0])
+        finally:
+            os._exit(0)
+    there.close()
+    return here
+
+
+class SlowFiles(SystemFiles):
+    """Files that take a while to sync, and refuse new ones."""
+
+    now, seconds_to_sync, is_full = 0.0, 1.0, False
+
+    def sync(self, file: int, /) -> None:  # type: ignore[override]
+        self.now += self.seconds_to_sync
+        os.fsync(file)
+
+    def open(self, path: Path, flags: int) -> int:
+        if self.is_full and flags & os.O_CREAT:
+            self.now += 5
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags)
+
+
+def test_the_time_of_an_append_is_that_of_all_it_does_and_of_one_that_is_refused(
+    tmp_path: Path,
+) -> None:
+    """Found by a reviewer: a new segment was left out, and a refusal had the time of the last."""
+    files = SlowFiles()
+    with closing(EventLog(tmp_path, files=files, monotonic=lambda: files.now)) as log:
+        log.append([EVENT])
+        files.seconds_to_sync = 0.0
+        log.append([EVENT])
+        assert log.last_seconds == 0
+        files.seconds_to_sync, log._segment_bytes = 1.0, 1
+        log.append([EVENT])
+        # The file of the segment and its folder; its records need another kind of sync.
+        assert log.last_seconds >= 2
+        files.is_full = True
+        with pytest.raises(StorageFullError):
+            log.append([EVENT])
+        assert log.last_seconds == 5
+
+
+def test_a_log_is_closed_while_somebody_else_waits_for_its_writer(tmp_path: Path) -> None:
+    """Found by a reviewer: two threads waited for one answer, and the append was forgotten."""
+    for _ in range(10):
+        with closing(EventLog(tmp_path)) as log:
+            log.write_beside()
+            log.append([NewRecord("", 0, 0, b"1")])
+            before = log.next_sequence
+            appending = log.begin([NewRecord("", 0, 0, b"x" * 60_000)])
+            if appending is None:
+                pytest.skip("nobody writes beside the caller here")
+            waiting = Thread(target=appending.writer.is_stored, args=(1.0,))
+            waiting.start()
+            log.close()
+            waiting.join()
+            assert log.next_sequence == before + 1
+        with closing(EventLog(tmp_path)) as log:
+            assert log.get(before) is not None
+            assert log.cut_bytes == 0
+            assert not log.damage.places

@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import msgspec
 
 from tamis.client import option_checks as checks
+from tamis.client.cancellation import is_cancelled
 from tamis.client.messages import Publishable, encode_event
 from tamis.errors import DisconnectedError, EventError, OptionError, RefusedError, TamisError
 from tamis.filters import Filter, FilterLimits
@@ -293,7 +294,9 @@ class _SourceAnswer:
             await self._answer()
         except RefusedError as error:
             problem = str(error)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled(error):
+                raise
             # Whoever asks need not know more of this process.
             problem = f"its function raised {type(error).__name__}"
             logger.exception("a query could not be answered")

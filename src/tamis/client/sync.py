@@ -7,6 +7,7 @@ from the thread of the event loop to the caller's.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import queue
 import ssl
 import threading
@@ -84,6 +85,8 @@ class _HandlerCall(NamedTuple):
     function: Callable[[Any], object]
     given: object
     answer: asyncio.Future[None]
+    task: asyncio.Task[Any] | None
+    """The task that hands it over, and waits for the answer."""
 
 
 class SyncBus(SyncMethods):
@@ -101,6 +104,10 @@ class SyncBus(SyncMethods):
         self._calls: queue.SimpleQueue[_HandlerCall | None] = queue.SimpleQueue()
         self._calling: int | None = None
         """The thread that calls functions, while it calls one."""
+        self._is_served = False
+        """Whether a thread calls functions, or will once it is done with one."""
+        self._is_leaving = False
+        """Whether nobody will call a function again."""
         self._closing = threading.Lock()
 
     def __repr__(self) -> str:
@@ -110,6 +117,7 @@ class SyncBus(SyncMethods):
 
     def open(self) -> Self:
         """Connect; `with` does this."""
+        self._is_leaving = False
         self._thread = LoopThread()
         try:
             self._bus = self._thread.call(self._opened())
@@ -132,6 +140,8 @@ class SyncBus(SyncMethods):
         with self._closing:
             if self._thread is None or self._bus is None or not self._thread.is_running:
                 return
+            if not self._is_served:
+                self._leave_calls(self._thread)
             try:
                 self._thread.call(self._bus.close(drain=drain))
             finally:
@@ -231,7 +241,11 @@ class SyncBus(SyncMethods):
             async def hand_over(found: object) -> None:
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 given = _copy(thread, found) if isinstance(found, Message) else found
-                self._calls.put(_HandlerCall(function, given, answer))
+                task = asyncio.current_task()
+                self._calls.put(_HandlerCall(function, given, answer, task))
+                # Perhaps nobody has looked since.
+                if self._is_leaving and task is not None:
+                    task.cancel()
                 await answer
 
             async def register() -> None:
@@ -248,12 +262,18 @@ class SyncBus(SyncMethods):
         thread, bus = self._open
         over = thread.start(bus.run())
         over.add_done_callback(lambda _: self._calls.put(None))
+        self._is_served = True
         try:
             while (call := self._calls.get()) is not None:
                 self._answer(thread, call)
             if not over.done():
+                self._leave_calls(thread)
                 self.close()
+            elif over.exception() is None:
+                # Somebody else closes the bus, and waits for functions.
+                self._leave_calls(thread)
         finally:
+            self._is_served = False
             over.cancel()
         over.result()
 
@@ -263,10 +283,26 @@ class SyncBus(SyncMethods):
             call.function(call.given)
         except Exception as error:
             thread.soon(_set_error, call.answer, error)
+        except BaseException:
+            # The program ends, or `run` is called again.
+            self._calls.put(call)
+            raise
         else:
             thread.soon(_set_result, call.answer)
         finally:
             self._calling = None
+
+    def _leave_calls(self, thread: LoopThread) -> None:
+        """Leave events to the broker that nobody will call a function with: closing waits for them.
+
+        It sends them again, if their subscription is durable.
+        """
+        self._is_leaving = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                call = self._calls.get_nowait()
+                if call is not None and call.task is not None:
+                    thread.soon(call.task.cancel)
 
     def advertise(
         self,

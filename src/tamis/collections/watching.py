@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+from tamis.client.cancellation import is_cancelled
 from tamis.client.messages import Message
 from tamis.client.object_consumer import ObjectConsumer
 from tamis.collections.members import Distinct
@@ -88,7 +89,9 @@ class Watch:
             result = self._callback(member)
             if inspect.isawaitable(result):
                 await result
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if is_cancelled(error):
+                raise
             logger.exception("%r: the function failed on event %d", self, received.sequence)
             await received.nack(reason=f"{type(error).__name__}: {error}")
         else:

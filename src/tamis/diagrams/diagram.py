@@ -56,6 +56,7 @@ class Diagram:
 
     def __init__(self, chains: Sequence[int], budget: int) -> None:
         """Make an empty diagram; `chains` gives for each variable its chain, or FREE."""
+        self.budget: Final = budget
         self.table = new_node_table(np.array(chains, np.int32), nodes=FIRST_NODES, steps=budget)
 
     def __len__(self) -> int:

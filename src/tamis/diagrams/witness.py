@@ -112,6 +112,8 @@ MAX_PATHS: Final = 64
 MAX_EVENTS_PER_PATH: Final = 128
 # If an attribute has no content that fits a path, few others are worth a try.
 MAX_UNFIT_EVENTS: Final = 4
+# The oracle is in Python: so many steps of the budget are done while it looks at an event.
+STEPS_PER_TRY: Final = 20
 # Contents of one attribute to combine with those of others.
 MAX_CHOICES: Final = 24
 # Texts that meet all demands of a path; the others are as good.
@@ -124,11 +126,10 @@ def find_witness(
     encoding: Encoding, root: Node, is_witness: Callable[[Event], bool]
 ) -> Event | None:
     """Return an event that leads to true under `root` and that the oracle confirms, or None."""
-    for path in islice(encoding.diagram.paths(root), MAX_PATHS):
-        for event in _events(encoding, path):
-            if is_witness(event):
-                return event
-    return None
+    paths = islice(encoding.diagram.paths(root), MAX_PATHS)
+    candidates = (event for path in paths for event in _events(encoding, path))
+    tries = max(1, encoding.diagram.budget // STEPS_PER_TRY)
+    return next(filter(is_witness, islice(candidates, tries)), None)
 
 
 def cells_of_a_path(encoding: Encoding, root: Node) -> dict[str, Interval | None]:

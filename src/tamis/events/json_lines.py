@@ -9,7 +9,7 @@ from tamis.errors import EventError, LimitError
 from tamis.events import places
 from tamis.events.cloudevents import decode_cloudevent, decode_cloudevents
 from tamis.events.event import Event, EventLimits
-from tamis.events.json_text import BYTES_OF_JSON, decode_json
+from tamis.events.json_text import BYTES_OF_JSON, decode_json, require_json_text
 from tamis.events.schema import Schema
 
 _DISCARDED_BYTES: Final = 64 * 1024
@@ -96,6 +96,7 @@ def _decode_lines(
     lines: Iterable[str | bytes], decode: Callable[[str | bytes], list[Event]]
 ) -> Iterator[DecodedLine | RejectedLine]:
     for number, line in enumerate(lines, start=1):
+        require_json_text(line)
         if is_blank(line):
             continue
         try:

@@ -163,10 +163,10 @@ def require_json_text(text: object) -> None:
 
 def _readable(text: str | bytes, limits: EventLimits) -> str:
     require_json_text(text)
-    _check_size(len(text), limits)
     if isinstance(text, str):
-        _check_size(len(_utf8(text)), limits)
+        _check_text(text, limits)
     else:
+        _check_size(len(text), limits)
         text = _from_utf8(text)
     if text.startswith("\ufeff"):
         raise JSONError("JSON starts without a byte order mark; remove it", place=places.end_of(""))
@@ -180,9 +180,14 @@ def _check_size(size: int, limits: EventLimits) -> None:
         raise LimitError(BYTES_OF_JSON, actual=size, limit=limits.size)
 
 
-def _utf8(text: str) -> bytes:
+def _check_text(text: str, limits: EventLimits) -> None:
+    """Refuse a text that would be too large in UTF-8, or has no such form."""
+    if text.isascii():
+        _check_size(len(text), limits)
+        return
+    _check_size(len(text.encode(errors="surrogatepass")), limits)
     try:
-        return text.encode()
+        text.encode()
     except UnicodeEncodeError as error:
         place = places.end_of(text[: error.start])
         raise JSONError(

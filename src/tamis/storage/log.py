@@ -91,6 +91,8 @@ class EventLog:
         self._random = random
         self._pool = FilePool(files)
         self._count = count
+        self._monotonic = monotonic
+        self._process: Final = os.getpid()
         self._writing = RLock()
         try:
             make_folder(files, folder)
@@ -117,7 +119,7 @@ class EventLog:
         self.last_time = opened.last_time
         """The time of the last append."""
         self.last_seconds = 0.0
-        """How long the last append was written and synced."""
+        """How long the last append took, or, where somebody else wrote, the writing and syncing."""
         self.cut_bytes: Final = opened.cut_bytes
         """What a crash left unfinished, and opening cut off."""
         self.damage: Final = DamageRegister()
@@ -172,17 +174,26 @@ class EventLog:
 
         `time` is what `next_append` has returned since the last one.
         """
+        if os.getpid() != self._process:
+            raise StorageError(
+                self._folder,
+                "this is a fork of the process that opened the log, which alone appends to it",
+            )
+        begun = self._monotonic()
         with self._writing:
-            if self._begun is not None:
-                self._end_begun()
-            active = self._active
-            if active is None or active.is_dirty or active.is_spent or self._is_closed:
-                active = self._writable(time)
-            if active.segment.extent.end >= self._segment_bytes:
-                active = self._begin(time)
-            appending = self.begin(records, time, active=active) if records else None
-            found = None if appending is None else self.end(appending)
-            return range(self._next, self._next) if found is None else found
+            try:
+                if self._begun is not None:
+                    self._end_begun()
+                active = self._active
+                if active is None or active.is_dirty or active.is_spent or self._is_closed:
+                    active = self._writable(time)
+                if active.segment.extent.end >= self._segment_bytes:
+                    active = self._begin(time)
+                appending = self.begin(records, time, active=active) if records else None
+                found = None if appending is None else self.end(appending)
+                return range(self._next, self._next) if found is None else found
+            finally:
+                self.last_seconds = self._monotonic() - begun
 
     def begin(
         self,
@@ -216,6 +227,7 @@ class EventLog:
                 or active.is_dirty
                 or active.is_spent
                 or self._is_closed
+                or os.getpid() != self._process
                 or offset >= self._segment_bytes
                 # Encoding much takes a while, for which the caller must not be held up.
                 or sum([len(record.payload) for record in records]) > beside.max_bytes
@@ -248,7 +260,8 @@ class EventLog:
     def end(self, appending: Appending, *, waits: bool = True) -> range | None:
         """Wait for the end of an append that was begun, and return its sequences.
 
-        With `waits=False`, return None where somebody else has to be waited for.
+        With `waits=False`, return None where somebody else has to be waited for; the disk has been
+        waited for already.
         """
         active, writer, first, stop, offset, data, starts = appending
         if not self._writing.acquire(blocking=waits):
@@ -258,8 +271,9 @@ class EventLog:
                 ended = StorageError(self._folder, "somebody else has waited for this append")
                 ended.is_outcome_known = False
                 raise ended
-            self._begun = None
             error, segment = writer.end(), active.segment
+            # Now: whoever is interrupted before leaves the end to the next one.
+            self._begun = None
             self.last_seconds = writer.seconds
             if error is not None:
                 is_spent = writer.is_written
@@ -480,20 +494,30 @@ class EventLog:
             self._pool.forget(oldest.path)
 
     def close(self) -> None:
-        """Close the files; nothing is lost otherwise."""
+        """Close the files; nothing is lost otherwise.
+
+        In a fork of the process that opened the log, that process goes on with the files.
+        """
+        if os.getpid() != self._process:
+            # The lock may be held by a thread that is not in this process.
+            self._close_files(is_last=False)
+            return
         with self._writing:
             self._end_begun()
-            self._is_closed = True
-            if self._beside is not None:
-                self._beside.close()
-                self._beside = None
-            if self._active is not None:
-                self._active.close()
-                self._active = None
-            if self._count is not None:
-                self._count.close()
-                self._count = None
-            self._pool.close()
+            self._close_files(is_last=True)
+
+    def _close_files(self, *, is_last: bool) -> None:
+        self._is_closed = True
+        if self._beside is not None:
+            self._beside.close()
+            self._beside = None
+        if self._active is not None:
+            self._active.close(is_last=is_last)
+            self._active = None
+        if self._count is not None:
+            self._count.close()
+            self._count = None
+        self._pool.close()
 
 
 class _Active:
@@ -548,9 +572,9 @@ class _Active:
         """Drop the cached pages of the file, so that the disk is read; False if impossible."""
         return self._files.drop_cache(self.file)
 
-    def close(self) -> None:
-        """Close the file, without the room that is left in it."""
-        if self.size > self.segment.extent.end and not self.is_dirty:
+    def close(self, *, is_last: bool = True) -> None:
+        """Close the file; if nobody else appends to it, without the room that is left in it."""
+        if is_last and self.size > self.segment.extent.end and not self.is_dirty:
             with suppress(OSError):
                 self._files.truncate(self.file, self.segment.extent.end)
         self._files.close(self.file)

@@ -201,3 +201,32 @@ def test_a_connection_can_be_cancelled(tmp_path: Path) -> None:
 def _publish(ref: int) -> Publish:
 
     return Publish(ref=ref, events=[Raw(b'{"a":1}')])
+
+
+async def _end_at_once(publications: dict[object, object], done: object) -> None:
+    publications.pop(done, None)
+
+
+def test_a_publication_that_a_task_ends_at_once_is_not_waited_for() -> None:
+    """Found by a reviewer: as eager tasks do, it had ended before its task was noted."""
+
+    async def work() -> None:
+        done = asyncio.get_running_loop().create_future()
+        connection = object.__new__(Connection)
+        connection._publications = {done: None}
+
+        def begin(work: Any) -> asyncio.Future[None]:
+            with pytest.raises(StopIteration):
+                work.send(None)
+            ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            ended.set_result(None)
+            return ended
+
+        with patch.object(asyncio, "create_task", begin):
+            connection._go_on(_end_at_once(connection._publications, done), done)  # type: ignore[arg-type]
+        assert not connection._publications
+        connection._publications[done] = None
+        connection._go_on(asyncio.sleep(0), done)  # nothing to wait for
+        assert isinstance(connection._publications[done], asyncio.Task)
+
+    asyncio.run(work())

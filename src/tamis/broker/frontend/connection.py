@@ -365,8 +365,13 @@ class Connection:
             # It only lets others take a turn.
             awaited = asyncio.get_running_loop().create_future()
             awaited.set_result(None)
-        publications = self._publications
-        awaited.add_done_callback(lambda _: publications.update({done: asyncio.create_task(work)}))
+        awaited.add_done_callback(lambda _: self._go_on(work, done))
+
+    def _go_on(self, work: Coroutine[Any, Any, None], done: asyncio.Future[None]) -> None:
+        task = asyncio.create_task(work)
+        # With an eager factory of tasks it may have ended already.
+        if done in self._publications:
+            self._publications[done] = task
 
     async def _handle(self, frame: Request) -> None:
         session = self._session

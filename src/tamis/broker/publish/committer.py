@@ -140,6 +140,8 @@ class Committer:
         self._clock = clock
         self._quiet_from = -inf
         """When there is little to do again: what comes then is stored at once, and waited for."""
+        self._took_seconds = 0.0
+        """How long the last commit took; if the event loop waited for it, on the event loop."""
         self._log = log
         self._fan_out = fan_out
         self._executor = executor
@@ -278,13 +280,14 @@ class Committer:
                     elif await self._must_wait(given, batch):
                         break
                 accepted = self._accept(batch)
-                events, found, appending = list[StoredEvent](), None, None
+                events, found, appending, awaited = list[StoredEvent](), None, None, 0.0
                 try:
                     if accepted.events:
                         records = [*map(_RECORD, accepted.events)]
                         is_small = len(records) <= MAX_EVENTS_AHEAD
-                        is_quiet = is_small and clock() >= self._quiet_from
-                        if is_quiet and log.last_seconds <= MAX_SECONDS_AWAITED:
+                        begun = clock()
+                        is_quiet = is_small and begun >= self._quiet_from
+                        if is_quiet and self._took_seconds <= MAX_SECONDS_AWAITED:
                             appending = log.begin(records)
                         # Nobody else appends, so these are their sequences and their time.
                         if appending is None:
@@ -308,9 +311,9 @@ class Committer:
                             if appending is not None:
                                 # To hear of it in another turn would take half as long again.
                                 is_stored = appending.writer.is_stored(MAX_SECONDS_AWAITED)
-                                begun, appending = appending, None
-                                if not is_stored or log.end(begun, waits=False) is None:
-                                    await self._executor.run(log.end, begun)
+                                awaited, ended, appending = clock() - begun, appending, None
+                                if not is_stored or log.end(ended, waits=False) is None:
+                                    await self._executor.run(log.end, ended)
                             elif (await stored).start != next_:
                                 raise RuntimeError("somebody else has appended to the log")
                         finally:
@@ -344,7 +347,9 @@ class Committer:
                     seconds.counts[bisect_left(seconds.bounds, log.last_seconds)] += 1
                     seconds.sum += log.last_seconds
                 self._waiting.finish(len(batch))
-                self._quiet_from = clock() + log.last_seconds * PAUSES_PER_WAIT
+                # On a busy machine, the loop may hear of it much later than the disk is done.
+                self._took_seconds = max(awaited, log.last_seconds)
+                self._quiet_from = clock() + self._took_seconds * PAUSES_PER_WAIT
         finally:
             self._end(batch)
 

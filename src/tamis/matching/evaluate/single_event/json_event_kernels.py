@@ -12,6 +12,7 @@ from tamis.diagrams.kernels import NONE
 from tamis.events.json_kernels import (
     ESCAPED_TEXT,
     FLOAT,
+    INTEGER,
     TEXT,
     TRUE,
     ScanLimits,
@@ -104,11 +105,15 @@ def _hold_found(address: Any, data: NDArray[np.uint8], size: int) -> int:
             result = DECLINED
             break
         is_seen[path] = True
+        integer = found.integers[number]
+        is_exact = form != INTEGER or -_MAX_EXACT_INTEGER <= integer <= _MAX_EXACT_INTEGER
         if block == NONE:
+            # Nothing tests it; but if the schema declares a float, not every integer is one.
+            if not is_exact and accepted[path] >> FLOAT & 1:
+                result = DECLINED
+                break
             continue
         if form <= FLOAT:
-            integer = found.integers[number]
-            is_exact = form == FLOAT or -_MAX_EXACT_INTEGER <= integer <= _MAX_EXACT_INTEGER
             if is_exact and ranking.are_exact[block]:
                 value = found.floats[number] if form == FLOAT else float(integer)
                 cell = number_cell(ranking, block, value)
