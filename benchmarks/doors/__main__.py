@@ -24,7 +24,7 @@ from benchmarks import harness
 from benchmarks.doors.joins import is_installed, join_ways
 from benchmarks.doors.ways import DoorEvents, Way, batch_ways, counting_ways, single_ways
 from benchmarks.engines import engine_of
-from benchmarks.harness import Contender, Row, agree, fitting, measure
+from benchmarks.harness import Contender, Row, agree, fitting, lasting, measure
 from benchmarks.peers.patterns import patterns_of
 from benchmarks.peers.processes import PEERS, running
 from benchmarks.reporting import Sheet, bars, crossed, rates, report
@@ -92,7 +92,7 @@ def measured(
         counts = {name: way(most[name]) for name, way in ways.items()}
         agree(counts)
         contenders = [
-            Contender(name, partial(way, most[name]), most[name], case.label(size))
+            lasting(Contender(name, partial(way, most[name]), most[name], case.label(size)))
             for name, way in ways.items()
         ]
         return measure(contenders, repeats, time.process_time if is_busy else time.perf_counter)

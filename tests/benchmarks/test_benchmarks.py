@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from benchmarks.doors import __main__ as doors
 from benchmarks.engines import engine_of, fill
-from benchmarks.harness import Contender, DisagreementError, Latency, agree, fitting, measure
+from benchmarks.harness import (
+    Contender,
+    DisagreementError,
+    Latency,
+    agree,
+    fitting,
+    lasting,
+    measure,
+)
 from benchmarks.reporting import crossed, latencies
 from benchmarks.workloads import conjunctions as conjunctive
 
@@ -191,6 +201,18 @@ def test_a_run_does_as_much_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch
     assert done == [1, 1, 2, 4, 8, 16, 32, 64]
     monkeypatch.setattr(harness, "SECONDS_PER_RUN", 0)
     assert fitting(done.append, 100) == 1
+
+
+def test_what_is_over_too_soon_is_repeated_and_counted_as_often() -> None:
+    done: list[int] = []
+    quick = lasting(Contender("quick", partial(done.append, 1), 7))
+    times = quick.things // 7
+    assert times > 100
+    done.clear()
+    quick.run()
+    assert len(done) == times
+    slow = lasting(Contender("slow", partial(time.sleep, 0.3), 7))  # longer than it has to last
+    assert slow.things == 7
 
 
 def test_latencies_are_in_microseconds() -> None:
