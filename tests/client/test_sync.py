@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -110,6 +113,81 @@ def test_a_function_may_close_the_bus_while_events_wait_for_it(bus: SyncBus) -> 
     assert closed.is_set()
     assert seen == [0, 1]
     assert time.monotonic() - begun < 10
+
+
+def test_threads_that_run_end_together(bus: SyncBus) -> None:
+    """Found by a reviewer: whoever ended first left nothing to tell the others."""
+    name = topic()
+    for number in range(3):
+        bus.on(f"topic = '{name}' and n = {number}")(lambda _: bus.close())
+    with ThreadPoolExecutor(3) as threads:
+        running = [threads.submit(bus.run) for _ in range(3)]
+        time.sleep(0.1)  # until they wait
+        bus.publish({"topic": name, "n": 1})
+        for one in running:
+            one.result(20)
+
+
+def test_a_run_that_was_interrupted_goes_on_in_the_next(bus: SyncBus) -> None:
+    """Found by a reviewer: the next one made one call, and closed the bus."""
+    name = topic()
+    seen: list[int] = []
+
+    @bus.on(f"topic = '{name}'", start="earliest")
+    def collect(event: SyncMessage) -> None:
+        seen.append(event["n"])
+        if seen == [0, 1]:
+            raise KeyboardInterrupt
+        if event["n"] == 4:
+            bus.close()
+
+    bus.publish_many({"topic": name, "n": n} for n in range(5))
+    with pytest.raises(KeyboardInterrupt):
+        bus.run()
+    bus.run()
+    assert seen == [0, 1, 1, 2, 3, 4]
+
+
+def test_a_function_that_meets_a_cancellation_in_a_loop_of_its_own_has_failed(bus: SyncBus) -> None:
+    name = topic()
+    attempts: list[int] = []
+    logging.getLogger("tamis.client").disabled = True
+
+    async def meet_a_cancellation() -> None:
+        raise asyncio.CancelledError
+
+    @bus.on(f"topic = '{name}'", durable=name, start="earliest")
+    def fragile(event: SyncMessage) -> None:
+        attempts.append(event.attempt)
+        if event.attempt == 1:
+            asyncio.run(meet_a_cancellation())
+        bus.close()
+
+    bus.publish({"topic": name})
+    try:
+        bus.run()
+    finally:
+        logging.getLogger("tamis.client").disabled = False
+    assert attempts == [1, 2]
+
+
+def test_a_bus_that_is_opened_again_knows_nothing_of_before(server: ServerProcess) -> None:
+    """Found by a reviewer: it called the functions of before, and closed itself at once."""
+    name = topic()
+    bus = tamis.connect_sync(server.url)
+    seen: list[tuple[int, int]] = []
+    for session in range(2):
+        with bus:
+
+            @bus.on(f"topic = '{name}'")
+            def collect(event: SyncMessage, session: int = session) -> None:
+                seen.append((session, event["n"]))
+                if event["n"] == 1:
+                    bus.close()
+
+            bus.publish_many({"topic": name, "n": n} for n in range(5))
+            bus.run()
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])

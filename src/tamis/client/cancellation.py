@@ -5,8 +5,15 @@ from __future__ import annotations
 import asyncio
 
 
-def is_cancelled(error: BaseException) -> bool:
-    """Return whether an error says that this task is cancelled, not something it has awaited."""
+def cancellations() -> int:
+    """Return how often this task has been asked to end, whether it heeded that or not."""
     task = asyncio.current_task()
-    is_cancellation = isinstance(error, asyncio.CancelledError)
-    return is_cancellation and task is not None and task.cancelling() > 0
+    return 0 if task is None else task.cancelling()
+
+
+def is_cancelled(error: BaseException, before: int) -> bool:
+    """Return whether an error says that this task is cancelled, not something it has awaited.
+
+    `before` is how often it had been asked to before it awaited that.
+    """
+    return isinstance(error, asyncio.CancelledError) and cancellations() > before

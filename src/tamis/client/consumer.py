@@ -14,7 +14,7 @@ from socket import gethostname
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
-from tamis.client.cancellation import is_cancelled
+from tamis.client.cancellation import cancellations, is_cancelled
 from tamis.client.messages import Message
 from tamis.client.option_checks import check_duration, check_flag, check_integer
 from tamis.client.options import ConsumerOptions, Missed
@@ -488,12 +488,13 @@ class HandlerTask:
 
     async def _run(self) -> None:
         async for message in self._consumer:
+            before = cancellations()
             try:
                 result = self._function(message)
                 if inspect.isawaitable(result):
                     await result
             except (Exception, asyncio.CancelledError) as error:
-                if is_cancelled(error):
+                if is_cancelled(error, before):
                     raise
                 logger.exception("%s failed on event %d", self._name, message.sequence)
                 await message.nack(reason=f"{type(error).__name__}: {error}")

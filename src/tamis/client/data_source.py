@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 import msgspec
 
 from tamis.client import option_checks as checks
-from tamis.client.cancellation import is_cancelled
+from tamis.client.cancellation import cancellations, is_cancelled
 from tamis.client.messages import Publishable, encode_event
 from tamis.errors import DisconnectedError, EventError, OptionError, RefusedError, TamisError
 from tamis.filters import Filter, FilterLimits
@@ -289,13 +289,13 @@ class _SourceAnswer:
             self.task.cancel()
 
     async def _run(self) -> None:
-        problem = ""
+        problem, before = "", cancellations()
         try:
             await self._answer()
         except RefusedError as error:
             problem = str(error)
         except (Exception, asyncio.CancelledError) as error:
-            if is_cancelled(error):
+            if is_cancelled(error, before):
                 raise
             # Whoever asks need not know more of this process.
             problem = f"its function raised {type(error).__name__}"

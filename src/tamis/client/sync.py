@@ -104,8 +104,9 @@ class SyncBus(SyncMethods):
         self._calls: queue.SimpleQueue[_HandlerCall | None] = queue.SimpleQueue()
         self._calling: int | None = None
         """The thread that calls functions, while it calls one."""
-        self._is_served = False
-        """Whether a thread calls functions, or will once it is done with one."""
+        self._runners: set[int] = set()
+        """The threads that call functions, or will once they are done with one."""
+        self._is_closing = False
         self._is_leaving = False
         """Whether nobody will call a function again."""
         self._closing = threading.Lock()
@@ -117,7 +118,7 @@ class SyncBus(SyncMethods):
 
     def open(self) -> Self:
         """Connect; `with` does this."""
-        self._is_leaving = False
+        self._calls, self._is_closing, self._is_leaving = queue.SimpleQueue(), False, False
         self._thread = LoopThread()
         try:
             self._bus = self._thread.call(self._opened())
@@ -140,7 +141,8 @@ class SyncBus(SyncMethods):
         with self._closing:
             if self._thread is None or self._bus is None or not self._thread.is_running:
                 return
-            if not self._is_served:
+            self._is_closing = True
+            if not self._runners:
                 self._leave_calls(self._thread)
             try:
                 self._thread.call(self._bus.close(drain=drain))
@@ -242,7 +244,8 @@ class SyncBus(SyncMethods):
                 answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
                 given = _copy(thread, found) if isinstance(found, Message) else found
                 task = asyncio.current_task()
-                self._calls.put(_HandlerCall(function, given, answer, task))
+                if not self._is_leaving:
+                    self._calls.put(_HandlerCall(function, given, answer, task))
                 # Perhaps nobody has looked since.
                 if self._is_leaving and task is not None:
                     task.cancel()
@@ -260,28 +263,33 @@ class SyncBus(SyncMethods):
     def run(self) -> None:
         """Call the functions registered with `on`, in this thread, until the bus is closed."""
         thread, bus = self._open
-        over = thread.start(bus.run())
-        over.add_done_callback(lambda _: self._calls.put(None))
-        self._is_served = True
+        me, calls = threading.get_ident(), self._calls
+        self._runners.add(me)
         try:
-            while (call := self._calls.get()) is not None:
-                self._answer(thread, call)
-            if not over.done():
-                self._leave_calls(thread)
-                self.close()
-            elif over.exception() is None:
-                # Somebody else closes the bus, and waits for functions.
-                self._leave_calls(thread)
+            over = thread.start(bus.run())
+            # One for each thread that runs; whoever cancels it has been told already.
+            over.add_done_callback(lambda over: None if over.cancelled() else calls.put(None))
+            try:
+                while (call := calls.get()) is not None:
+                    self._answer(thread, call)
+                if not over.done():
+                    self._is_closing = True
+                    self._leave_calls(thread)
+                    self.close()
+            finally:
+                over.cancel()
         finally:
-            self._is_served = False
-            over.cancel()
+            self._runners.discard(me)
+            if self._is_closing and not self._runners:
+                # Somebody closes the bus, and waits for functions.
+                self._leave_calls(thread)
         over.result()
 
     def _answer(self, thread: LoopThread, call: _HandlerCall) -> None:
         self._calling = threading.get_ident()
         try:
             call.function(call.given)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             thread.soon(_set_error, call.answer, error)
         except BaseException:
             # The program ends, or `run` is called again.
@@ -298,11 +306,17 @@ class SyncBus(SyncMethods):
         It sends them again, if their subscription is durable.
         """
         self._is_leaving = True
+        others = 0
         with contextlib.suppress(queue.Empty):
             while True:
                 call = self._calls.get_nowait()
-                if call is not None and call.task is not None:
+                if call is None:
+                    others += 1
+                elif call.task is not None:
                     thread.soon(call.task.cancel)
+        for _ in range(others):
+            # Each tells a thread that there is nothing more to come.
+            self._calls.put(None)
 
     def advertise(
         self,
@@ -388,6 +402,6 @@ def _set_result(answer: asyncio.Future[None]) -> None:
         answer.set_result(None)
 
 
-def _set_error(answer: asyncio.Future[None], error: Exception) -> None:
+def _set_error(answer: asyncio.Future[None], error: BaseException) -> None:
     if not answer.done():
         answer.set_exception(error)

@@ -39,7 +39,8 @@ class LoopThread:
     @property
     def is_running(self) -> bool:
         """Return whether it can still run coroutines."""
-        return not self._loop.is_closed()
+        # A fork of the process has no such thread.
+        return not self._loop.is_closed() and self._thread.is_alive()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result; Ctrl-C cancels it."""

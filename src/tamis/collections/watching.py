@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
-from tamis.client.cancellation import is_cancelled
+from tamis.client.cancellation import cancellations, is_cancelled
 from tamis.client.messages import Message
 from tamis.client.object_consumer import ObjectConsumer
 from tamis.collections.members import Distinct
@@ -85,12 +85,13 @@ class Watch:
     async def _handle(self, member: object, received: Message) -> None:
         if self._distinct is not None and not self._distinct.is_new(member, received.text):
             return
+        before = cancellations()
         try:
             result = self._callback(member)
             if inspect.isawaitable(result):
                 await result
         except (Exception, asyncio.CancelledError) as error:
-            if is_cancelled(error):
+            if is_cancelled(error, before):
                 raise
             logger.exception("%r: the function failed on event %d", self, received.sequence)
             await received.nack(reason=f"{type(error).__name__}: {error}")

@@ -21,6 +21,7 @@ from tamis.events.schema import Attribute, Schema, attribute, did_you_mean
 from tamis.events.values import RejectedValue, brief
 
 BYTES_OF_JSON: Final = "bytes of JSON text"
+_PART: Final = 1 << 16
 
 # --- the decoder ---------------------------------------------------------------------------
 
@@ -185,7 +186,9 @@ def _check_text(text: str, limits: EventLimits) -> None:
     if text.isascii():
         _check_size(len(text), limits)
         return
-    _check_size(len(text.encode(errors="surrogatepass")), limits)
+    # A part at a time: it may be far too large.
+    parts = (text[first : first + _PART] for first in range(0, len(text), _PART))
+    _check_size(sum(len(part.encode(errors="surrogatepass")) for part in parts), limits)
     try:
         text.encode()
     except UnicodeEncodeError as error:

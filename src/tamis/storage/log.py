@@ -174,11 +174,7 @@ class EventLog:
 
         `time` is what `next_append` has returned since the last one.
         """
-        if os.getpid() != self._process:
-            raise StorageError(
-                self._folder,
-                "this is a fork of the process that opened the log, which alone appends to it",
-            )
+        self._refuse_fork()
         begun = self._monotonic()
         with self._writing:
             try:
@@ -305,6 +301,13 @@ class EventLog:
             raise StorageError(self._folder, "the log is closed")
         active = self._active
         return self._begin(time) if active is None or not active.is_clean() else active
+
+    def _refuse_fork(self) -> None:
+        if os.getpid() != self._process:
+            raise StorageError(
+                self._folder,
+                "this is a fork of the process that opened the log, which alone changes it",
+            )
 
     def _begin(self, time: float | None = None) -> _Active:
         if self._header is None or self._header.first != self._next:
@@ -447,6 +450,7 @@ class EventLog:
         self, *, max_age: float | None = None, max_bytes: int | None = None, keep_from: int
     ) -> int:
         """Return the first sequence of the oldest segment within the limits."""
+        self._refuse_fork()
         with self._writing:
             is_free = self._begun is None
             if max_age is not None and is_free and self._is_to_be_closed(max_age):
@@ -465,6 +469,7 @@ class EventLog:
 
     def remove_below(self, sequence: int) -> range:
         """Remove the segments before a sequence, oldest first; return the sequences removed."""
+        self._refuse_fork()
         with self._writing:
             first = self.first_sequence
             while len(self._segments) > 1 and self._segments[1].first <= sequence:

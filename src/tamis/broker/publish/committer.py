@@ -141,7 +141,7 @@ class Committer:
         self._quiet_from = -inf
         """When there is little to do again: what comes then is stored at once, and waited for."""
         self._took_seconds = 0.0
-        """How long the last commit took; if the event loop waited for it, on the event loop."""
+        """How long the last commit took, or how long the event loop waited for it, if longer."""
         self._log = log
         self._fan_out = fan_out
         self._executor = executor
@@ -285,8 +285,7 @@ class Committer:
                     if accepted.events:
                         records = [*map(_RECORD, accepted.events)]
                         is_small = len(records) <= MAX_EVENTS_AHEAD
-                        begun = clock()
-                        is_quiet = is_small and begun >= self._quiet_from
+                        is_quiet = is_small and clock() >= self._quiet_from
                         if is_quiet and self._took_seconds <= MAX_SECONDS_AWAITED:
                             appending = log.begin(records)
                         # Nobody else appends, so these are their sequences and their time.
@@ -310,6 +309,7 @@ class Committer:
                                 matcher.match_ahead(events)
                             if appending is not None:
                                 # To hear of it in another turn would take half as long again.
+                                begun = clock()
                                 is_stored = appending.writer.is_stored(MAX_SECONDS_AWAITED)
                                 awaited, ended, appending = clock() - begun, appending, None
                                 if not is_stored or log.end(ended, waits=False) is None:
@@ -346,10 +346,10 @@ class Committer:
                 if accepted.events:
                     seconds.counts[bisect_left(seconds.bounds, log.last_seconds)] += 1
                     seconds.sum += log.last_seconds
+                    # On a busy machine, the loop may hear of it much later than the disk is done.
+                    self._took_seconds = max(awaited, log.last_seconds)
+                    self._quiet_from = clock() + self._took_seconds * PAUSES_PER_WAIT
                 self._waiting.finish(len(batch))
-                # On a busy machine, the loop may hear of it much later than the disk is done.
-                self._took_seconds = max(awaited, log.last_seconds)
-                self._quiet_from = clock() + self._took_seconds * PAUSES_PER_WAIT
         finally:
             self._end(batch)
 
