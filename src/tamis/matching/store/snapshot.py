@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar, get_type_hints
 
@@ -145,18 +146,33 @@ def _named(name: str, value: Any) -> Iterator[tuple[str, NDArray[Any]]]:
 
 def _rebuilt(cls: type[Tuple], name: str, arrays: Arrays) -> Tuple:
     """Return the nested tuples that `_named` flattened."""
-    hints = get_type_hints(cls)
     fields: list[Any] = []
-    for field in cls._fields:  # type: ignore[attr-defined]
+    for field, nested in _nested_tuples(cls).items():
         inner = f"{name}.{_NAME_ON_DISK.get(field, field)}"
-        is_tuple = isinstance(hints[field], type) and issubclass(hints[field], tuple)
-        fields.append(_rebuilt(hints[field], inner, arrays) if is_tuple else arrays[inner])
+        fields.append(arrays[inner] if nested is None else _rebuilt(nested, inner, arrays))
     return cls(*fields)
+
+
+@cache
+def _nested_tuples(cls: type[tuple[Any, ...]]) -> dict[str, type[tuple[Any, ...]] | None]:
+    """Return for each field its class, if that is a tuple; to evaluate hints takes a while."""
+    hints = get_type_hints(cls)
+    return {
+        field: hint if isinstance(hint, type) and issubclass(hint, tuple) else None
+        for field, hint in hints.items()
+    }
 
 
 def _id_arrays(ids: Iterable[Id]) -> dict[str, NDArray[Any]]:
     """Return ids as arrays: which are texts, the integers, and the texts as JSON."""
     given = list(ids)
+    if {*map(type, given)} <= {int}:
+        # Nearly always; to look at each three times takes as long as to write the file.
+        return {
+            "ids.are_texts": np.zeros(len(given), np.bool_),
+            "ids.integers": np.array(given, np.int64),
+            "ids.texts": _bytes("[]"),
+        }
     return {
         "ids.are_texts": np.array([isinstance(id_, str) for id_ in given], np.bool_),
         "ids.integers": np.array([id_ for id_ in given if isinstance(id_, int)], np.int64),
