@@ -245,9 +245,11 @@ def test_the_loop_counts_how_long_it_has_waited_not_how_long_the_disk_took(tmp_p
         assert committer._quiet_from >= time.monotonic() + 3 * 0.05
         # What is done meanwhile is no waiting.
         files.heard_after, committer._quiet_from, committer._took_seconds = 0.0, 0.0, 0.0
-        with patch.object(
-            NobodyAhead, "match_ahead", lambda *_: time.sleep(0.05)
-        ):  # a busy matcher
+
+        def match_slowly(*_: object) -> None:
+            time.sleep(0.05)  # as a busy matcher
+
+        with patch.object(NobodyAhead, "match_ahead", match_slowly):
             await publishing.publish(3, 3)
         assert files.begun == 2
         assert committer._took_seconds < 0.05
