@@ -6,6 +6,7 @@ flight. The two take turns, each time on a new broker.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
@@ -23,6 +24,9 @@ MOST_SECONDS: Final = 10.0
 ASKED_COUNT: Final = 100_000
 FRAMES_SHARE: Final = 200
 """One in this many is created with a frame of its own: each takes a sync, on one connection."""
+
+FIRST_COUNT: Final = 100
+SETTLING_SECONDS: Final = 30.0
 
 
 class Turn(NamedTuple):
@@ -65,8 +69,9 @@ def measured(folder: Path, count: int) -> InstallResult:
 
 def _turn(folder: Path, count: int, install: Callable[[Server, int], float]) -> Turn:
     with TemporaryDirectory(dir=folder) as data, tamis(Path(data)) as server:
-        # The first request loads what the others use.
-        install(server, 1)
+        # The first ones load what the others use, such as the kernels that compile them.
+        install(server, FIRST_COUNT)
+        _await_settled(server)
         _clear(server)
         cpu, memory = server.cpu_seconds(), server.resident()
         seconds = install(server, count)
@@ -78,6 +83,14 @@ def _turn(folder: Path, count: int, install: Callable[[Server, int], float]) -> 
             (server.cpu_seconds() - cpu) / count,
             (server.resident() - memory) / count,
         )
+
+
+def _await_settled(server: Server) -> None:
+    """Wait until the memory of a broker does not change for a while: it loads things meanwhile."""
+    before, until = -1, time.monotonic() + SETTLING_SECONDS
+    while (now := server.resident()) != before and time.monotonic() < until:
+        before = now
+        time.sleep(1.0)
 
 
 def _clear(server: Server) -> None:
