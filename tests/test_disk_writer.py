@@ -190,3 +190,17 @@ def test_a_system_without_what_it_takes_goes_on_without_it(
     made = disk_writer()
     assert made is not None
     made.close()
+
+
+def test_several_threads_may_wait_for_the_answer(writer: DiskWriter) -> None:
+    """Found by a reviewer: a second one met an error, and what was begun was forgotten."""
+    # Nothing was begun, so nothing ends.
+    writer._has_answer = False
+    other = Thread(target=writer.is_stored, args=(0.5,))
+    other.start()
+    while not writer._hearing.locked() and other.is_alive():
+        pass
+    assert not writer.is_stored(0.02)
+    other.join()
+    assert not writer.is_stored(0.02)
+    writer._has_answer = True
